@@ -1,0 +1,55 @@
+"""The look that all figures share: colours by meaning, axes, and the words that stand for a figure.
+
+Colours are from Okabe and Ito's palette, which colour-blind readers can tell apart, darkened or lightened where
+needed for 3:1 contrast on white as well as on the site's dark background. The same thing has the same colour on
+every page. Fonts and grid lines take their colours from the page, so that one figure serves light and dark.
+"""
+
+import sys
+
+import plotly.graph_objects as go
+import plotly.io as pio
+
+COLORS = {
+    "kv": "#2b83ba",  # K and V of one request
+    "shared": "#00926b",  # K and V that several requests reference
+    "unused": "#a9a9a9",  # allocated, holds nothing
+    "free": "#a9a9a9",  # not allocated
+    "prefill": "#d0610e",
+    "decode": "#2b83ba",
+    "weights": "#9a6fb0",
+    "cost": "#d0610e",  # what a technique adds
+}
+
+# Notebooks keep a figure's numbers; the default renderer would add plotly.js, 4 MB a notebook. Colab has no
+# renderer for the plain numbers.
+if "google.colab" not in sys.modules:
+    pio.renderers.default = "plotly_mimetype"
+
+TEMPLATE = go.layout.Template(
+    layout={
+        "font": {"size": 14},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 52, "r": 12, "t": 46, "b": 44},
+        "xaxis": {"zeroline": False, "automargin": True},
+        "yaxis": {"zeroline": False, "automargin": True},
+        "dragmode": False,
+        "showlegend": False,
+        "bargap": 0.25,
+    }
+)
+
+
+def figure(height: int = 300, **layout) -> go.Figure:
+    """An empty figure of `height` pixels in the shared look."""
+    return go.Figure(layout={"template": TEMPLATE, "height": height, **layout})
+
+
+def describe(fig: go.Figure, alt: str, columns: list[str], rows: list[list]) -> go.Figure:
+    """Give `fig` its alt text (what it shows, in a sentence or two) and the table of what is drawn.
+
+    The site shows the table under the figure; its build refuses a figure without alt text.
+    """
+    fig.update_layout(meta={"alt": alt, "columns": columns, "rows": rows})
+    return fig

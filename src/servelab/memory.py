@@ -1,0 +1,83 @@
+"""How much memory the KV cache takes, and how many requests fit (sections 8.1.2 and 8.3.1).
+
+Sizes are `int` bytes, lengths are tokens. A request's KV is stored in blocks of `block_size` tokens; the K and
+V of a token lie under the same block number in all layers, so one block table serves the whole model.
+"""
+
+from servelab.catalog import Model
+from servelab.checks import require_int
+
+# Values in a group, and bytes that the group takes with its scale.
+KV_FORMATS = {"f32": (1, 4), "bf16": (1, 2), "f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
+
+
+def kv_bytes_per_token(model: Model, kv_dtype: str = "bf16") -> int:
+    """Bytes of K and V that one token leaves behind in all layers (section 8.1.2).
+
+    Only KV heads count: grouped-query attention stores `num_kv_heads` of them, not `num_heads`.
+    """
+    if kv_dtype not in KV_FORMATS:
+        raise ValueError(f"kv_dtype is {kv_dtype!r}; it must be one of {', '.join(KV_FORMATS)}")
+    group_values, group_bytes = KV_FORMATS[kv_dtype]
+    if model.head_dim % group_values:
+        raise ValueError(f"head_dim is {model.head_dim}; {kv_dtype} needs a multiple of {group_values}")
+    values = 2 * model.num_layers * model.num_kv_heads * model.head_dim  # 2: K and V
+    return values // group_values * group_bytes
+
+
+def written_tokens(input_tokens: int, output_tokens: int) -> int:
+    """Tokens whose KV a finished request has written: the last output token is never fed back."""
+    require_int("input_tokens", input_tokens, minimum=1)
+    require_int("output_tokens", output_tokens, minimum=1)
+    return input_tokens + output_tokens - 1
+
+
+def num_blocks(tokens: int, block_size: int) -> int:
+    """Blocks that `tokens` tokens need: ceil(tokens / block_size)."""
+    require_int("tokens", tokens)
+    require_int("block_size", block_size, minimum=1)
+    return -(-tokens // block_size)
+
+
+def unused_slots(tokens: int, block_size: int) -> int:
+    """Slots of the last block that hold no token yet: 0 to block_size - 1."""
+    return num_blocks(tokens, block_size) * block_size - tokens
+
+
+def shared_blocks(input_tokens: int, shared_prefix: int, block_size: int) -> int:
+    """Whole blocks of a prefix that requests can share.
+
+    A partly filled block stays private, and so does the block of the last input token: its logits are
+    needed, so the token is computed again even when all of the input is shared.
+    """
+    require_int("input_tokens", input_tokens, minimum=1)
+    require_int("shared_prefix", shared_prefix, maximum=input_tokens)
+    require_int("block_size", block_size, minimum=1)
+    return min(shared_prefix, input_tokens - 1) // block_size
+
+
+def request_kv_bytes(model, input_tokens, output_tokens, block_size=16, kv_dtype="bf16", shared_prefix=0) -> int:
+    """Bytes of blocks that one finished request holds for itself, without the prefix it shares."""
+    total = num_blocks(written_tokens(input_tokens, output_tokens), block_size)
+    private = total - shared_blocks(input_tokens, shared_prefix, block_size)
+    return private * block_size * kv_bytes_per_token(model, kv_dtype)
+
+
+def batch_kv_bytes(
+    model, requests, input_tokens, output_tokens, block_size=16, kv_dtype="bf16", shared_prefix=0
+) -> int:
+    """Bytes of blocks that `requests` equal requests hold together; their shared prefix counts once."""
+    require_int("requests", requests)
+    private = request_kv_bytes(model, input_tokens, output_tokens, block_size, kv_dtype, shared_prefix)
+    prefix = shared_blocks(input_tokens, shared_prefix, block_size) * block_size * kv_bytes_per_token(model, kv_dtype)
+    return requests * private + (prefix if requests else 0)
+
+
+def max_requests(
+    pool_bytes, model, input_tokens, output_tokens, block_size=16, kv_dtype="bf16", shared_prefix=0
+) -> int:
+    """Most equal requests that finish within `pool_bytes` with no preemption (section 8.1.2)."""
+    require_int("pool_bytes", pool_bytes)
+    prefix = shared_blocks(input_tokens, shared_prefix, block_size) * block_size * kv_bytes_per_token(model, kv_dtype)
+    private = request_kv_bytes(model, input_tokens, output_tokens, block_size, kv_dtype, shared_prefix)
+    return max(0, pool_bytes - prefix) // private

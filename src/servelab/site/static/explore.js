@@ -1,0 +1,180 @@
+// Wakes the figures of a page. Every state was computed by the book's Python; this script only looks it up,
+// hands it to Plotly and keeps controls, sentence, table and address in step.
+(() => {
+  "use strict";
+
+  const MISSING = "This figure's script could not be loaded; its numbers stand in the table below.";
+  const LOST = "The link names a setting that this figure does not have; here is its start.";
+
+  // The document (figure and sentence) at one index an axis; the same steps as first_state in render.py.
+  function stateAt(content, indices) {
+    const document = {};
+    for (const [path, axes, values, rows] of content.leaves) {
+      let row = 0;
+      for (const axis of axes) row = row * content.axes[axis].options.length + indices[axis];
+      if (rows[row] < 0) continue;
+      const value = structuredClone(values[rows[row]]); // Plotly writes into what it is given
+      if (path.length === 0) return value;
+      let here = document;
+      path.slice(0, -1).forEach((key, depth) => {
+        here[key] ??= typeof path[depth + 1] === "number" ? [] : {};
+        here = here[key];
+      });
+      here[path.at(-1)] = value;
+    }
+    return document;
+  }
+
+  // Text and lines take the page's colours, so that one figure serves light and dark.
+  function themed(layout) {
+    const style = getComputedStyle(document.documentElement);
+    const text = style.getPropertyValue("--pst-color-text-base").trim();
+    const line = style.getPropertyValue("--pst-color-border").trim();
+    const axis = { gridcolor: line, linecolor: line, tickcolor: line };
+    const result = { ...layout, font: { ...layout.font, color: text, family: getComputedStyle(document.body).fontFamily } };
+    for (const key of Object.keys(layout)) {
+      if (/^[xy]axis\d*$/.test(key)) result[key] = { ...axis, ...layout[key] };
+    }
+    return result;
+  }
+
+  function fillTable(table, meta) {
+    const row = (cells, tag) => {
+      const tr = document.createElement("tr");
+      for (const cell of cells) {
+        const element = document.createElement(tag);
+        if (tag === "th") element.scope = "col";
+        element.textContent = cell;
+        tr.append(element);
+      }
+      return tr;
+    };
+    table.tHead.replaceChildren(row(meta.columns, "th"));
+    table.tBodies[0].replaceChildren(...meta.rows.map((cells) => row(cells, "td")));
+  }
+
+  class Figure {
+    constructor(root) {
+      this.root = root;
+      this.name = root.dataset.name;
+      this.content = JSON.parse(root.querySelector(".sl-data").textContent);
+      this.plot = root.querySelector(".sl-plot");
+      this.text = root.querySelector(".sl-text");
+      this.controls = this.content.axes.map((axis) => root.querySelector(`[data-axis="${axis.name}"]`));
+      this.controls.forEach((control, axis) => {
+        control.disabled = false;
+        control.addEventListener("input", () => this.move(axis, Number(control.value)));
+      });
+      this.button(".sl-reset", () => this.reset());
+      this.button(".sl-link", (button) => this.copyLink(button));
+      this.indices = this.start();
+      this.readAddress();
+      this.draw();
+    }
+
+    button(selector, action) {
+      const button = this.root.querySelector(selector);
+      if (!button) return;
+      button.disabled = false;
+      button.addEventListener("click", () => action(button));
+    }
+
+    start() {
+      return this.content.axes.map((axis) => axis.start);
+    }
+
+    move(axis, index) {
+      this.indices[axis] = index;
+      this.note = "";
+      history.replaceState(null, "", this.address());
+      this.draw();
+    }
+
+    reset() {
+      this.indices = this.start();
+      this.note = "";
+      history.replaceState(null, "", location.pathname + location.search);
+      this.draw();
+    }
+
+    // #name:axis=label;axis=label
+    address() {
+      const settings = this.content.axes.map((axis, i) => `${axis.name}=${encodeURIComponent(axis.options[this.indices[i]])}`);
+      return `#${this.name}:${settings.join(";")}`;
+    }
+
+    readAddress() {
+      this.note = "";
+      const [name, settings] = location.hash.slice(1).split(/:(.*)/s);
+      if (name !== this.name || settings === undefined) return;
+      for (const setting of settings.split(";")) {
+        const [axisName, label] = setting.split(/=(.*)/s);
+        const axis = this.content.axes.findIndex((candidate) => candidate.name === axisName);
+        const index = axis < 0 ? -1 : this.content.axes[axis].options.indexOf(safeDecode(label));
+        if (index < 0) {
+          this.indices = this.start();
+          this.note = LOST;
+          break;
+        }
+        this.indices[axis] = index;
+      }
+      this.root.scrollIntoView();
+    }
+
+    async copyLink(button) {
+      const link = new URL(this.address(), location.href).href;
+      history.replaceState(null, "", link);
+      try {
+        await navigator.clipboard.writeText(link);
+        button.textContent = "Link copied";
+      } catch {
+        button.textContent = "Link is in the address bar"; // no permission to write the clipboard
+      }
+      setTimeout(() => (button.textContent = "Copy link"), 2000);
+    }
+
+    draw() {
+      const { figure, text } = stateAt(this.content, this.indices);
+      this.content.axes.forEach((axis, i) => {
+        const control = this.controls[i];
+        const label = axis.options[this.indices[i]];
+        control.value = this.indices[i];
+        if (axis.control !== "slider") return;
+        control.setAttribute("aria-valuetext", label);
+        control.nextElementSibling.textContent = label;
+      });
+      const sentence = this.note ? `${this.note} ${text}` : text;
+      if (this.text.textContent !== sentence) this.text.textContent = sentence;
+      const meta = figure.layout.meta;
+      this.plot.setAttribute("aria-label", meta.alt);
+      fillTable(this.root.querySelector("table"), meta);
+      if (!window.Plotly) {
+        this.plot.textContent = MISSING;
+        return;
+      }
+      this.plot.style.minHeight = `${figure.layout.height}px`;
+      const config = { displayModeBar: false, responsive: true };
+      Plotly.react(this.plot, figure.data, themed(figure.layout), config).then(() => {
+        this.root.dataset.drawn = this.indices.join(",") || "still"; // for tests and for print
+      });
+    }
+  }
+
+  function safeDecode(text) {
+    try {
+      return decodeURIComponent(text);
+    } catch {
+      return undefined; // a broken escape names no label
+    }
+  }
+
+  const figures = [...document.querySelectorAll(".sl-figure")].map((root) => new Figure(root));
+  const redraw = () => figures.forEach((figure) => figure.draw());
+  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  addEventListener("hashchange", () => {
+    for (const figure of figures) {
+      figure.readAddress();
+      figure.draw();
+    }
+  });
+})();

@@ -1,0 +1,10 @@
+"""What tests measured, in the report: `record_property("name", text)` prints a line at its end."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    measured = [entry for report in reports for entry in getattr(report, "user_properties", [])]
+    if measured:
+        terminalreporter.section("measured")
+    for name, text in measured:
+        terminalreporter.line(f"{name}: {text}")

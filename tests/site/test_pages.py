@@ -1,0 +1,227 @@
+"""The built website in a real browser, with every request to another host blocked and recorded."""
+
+import itertools
+import json
+import statistics
+from contextlib import contextmanager
+
+import pytest
+import serve
+from axe_playwright_python.sync_playwright import Axe
+
+from servelab.states import state_at
+
+CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
+REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+SERIOUS = ("serious", "critical")
+
+DRAWN = "[...document.querySelectorAll('.sl-figure')].every(figure => figure.dataset.drawn)"
+MATH_DRAWN = "[...document.querySelectorAll('.math')].every(math => math.querySelector('mjx-container'))"
+
+# Steps through all positions of a control; milliseconds from each input to the frame after the redraw.
+REDRAW_TIMES = """async control => {
+    const figure = control.closest('.sl-figure'), times = [];
+    const positions = control.tagName === 'SELECT' ? control.options.length : Number(control.max) + 1;
+    for (let i = 0; i < 2 * positions; i++) {
+        const before = performance.now();
+        delete figure.dataset.drawn;
+        control.value = i % positions;
+        control.dispatchEvent(new Event('input', {bubbles: true}));
+        while (!figure.dataset.drawn) await new Promise(requestAnimationFrame);
+        await new Promise(requestAnimationFrame);
+        times.push(performance.now() - before);
+    }
+    return times;
+}"""
+
+FOCUSED = """() => {
+    const element = document.activeElement, style = getComputedStyle(element);
+    const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
+    return element === document.body ? null : {
+        outlined: outlined || style.boxShadow !== 'none',
+        mark: element.dataset.tabMark ?? null,
+    };
+}"""
+
+
+def pages():
+    """Paths of all built pages, as the browser asks for them."""
+    site = serve.build()
+    built = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    return [path.relative_to(site).as_posix() for path in built]
+
+
+@contextmanager
+def visiting(browser, site_url, path, **context):
+    """A page with nothing foreign: on leaving, asserts that it asked no other host and logged no error."""
+    foreign, errors = [], []
+    with browser.new_context(viewport=context.pop("viewport", DESKTOP), **context) as opened:
+
+        def guard(route):
+            url = route.request.url
+            if url.startswith((site_url + "/", "data:", "blob:")):
+                route.continue_()
+            else:
+                foreign.append(url)
+                route.abort()
+
+        opened.route("**/*", guard)
+        page = opened.new_page()
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on(
+            "response", lambda response: errors.append(f"{response.status} {response.url}") if not response.ok else None
+        )
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{site_url}/{path}")
+        if context.get("java_script_enabled", True):
+            page.wait_for_function(f"document.readyState === 'complete' && {DRAWN} && {MATH_DRAWN}")
+        yield page
+        assert not foreign, f"{path} asked other hosts: {foreign}"
+        assert not errors, f"{path} logged errors: {errors}"
+
+
+def overflow(page):
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def axe_faults(page):
+    # preload would ask for style sheets again, by wrong addresses.
+    faults = Axe().run(page, options={"preload": False}).response["violations"]
+    return [
+        f"{fault['id']}: {node['html'][:200]}"
+        for fault in faults
+        if fault["impact"] in SERIOUS
+        for node in fault["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_every_page(browser, site_url, viewport, scheme):
+    """Nothing foreign, no error, math and figures drawn, no sideways scroll, no serious fault for axe."""
+    for path in pages():
+        with visiting(browser, site_url, path, viewport=viewport, color_scheme=scheme) as page:
+            assert overflow(page) <= 0, f"{path} scrolls sideways by {overflow(page)} px"
+            assert axe_faults(page) == [], path
+
+
+def test_explorers_redraw_in_time(browser, site_url, record_property):
+    with visiting(browser, site_url, CHAPTER) as page:
+        controls = page.locator(".sl-control input, .sl-control select").all()
+        assert len(controls) == 3
+        times = [time for control in controls for time in control.evaluate(REDRAW_TIMES)]
+    p50, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+    record_property("redraw", f"p50 {p50:.0f} ms, p95 {p95:.0f} ms over {len(times)} inputs, {CHAPTER}")
+    assert p95 <= REDRAW_P95_MS
+
+
+def test_every_state_is_what_python_computed(browser, site_url):
+    with visiting(browser, site_url, CHAPTER) as page:
+        figure = page.locator("#paging")
+        content = json.loads(figure.locator(".sl-data").text_content())
+        for indices in itertools.product(*(range(len(axis["options"])) for axis in content["axes"])):
+            settings = (
+                f"{axis['name']}={axis['options'][i]}" for axis, i in zip(content["axes"], indices, strict=True)
+            )
+            page.evaluate("hash => { location.hash = hash }", f"paging:{';'.join(settings)}")
+            drawn = ",".join(map(str, indices))
+            page.wait_for_function("d => document.querySelector('#paging').dataset.drawn === d", arg=drawn)
+            state = state_at(content, list(indices))
+            shown = figure.evaluate(
+                """figure => ({
+                    text: figure.querySelector('.sl-text').textContent,
+                    alt: figure.querySelector('.sl-plot').getAttribute('aria-label'),
+                    rows: [...figure.querySelector('tbody').rows].map(row => [...row.cells].map(c => c.textContent)),
+                    bars: figure.querySelector('.sl-plot').data.map(trace => trace.x),
+                })"""
+            )
+            meta = state["figure"]["layout"]["meta"]
+            assert shown == {
+                "text": state["text"],
+                "alt": meta["alt"],
+                "rows": [[str(cell) for cell in row] for row in meta["rows"]],
+                "bars": [trace["x"] for trace in state["figure"]["data"]],
+            }
+
+
+def test_every_control_is_reached_by_keyboard(browser, site_url):
+    with visiting(browser, site_url, CHAPTER) as page:
+        wanted = page.evaluate(
+            """() => {
+                const all = document.querySelectorAll('.sl-figure input, .sl-figure select, .sl-figure button, .sl-figure summary');
+                all.forEach((element, i) => { element.dataset.tabMark = i });
+                return all.length;
+            }"""
+        )
+        reached = {}
+        for _ in range(400):
+            page.keyboard.press("Tab")
+            focused = page.evaluate(FOCUSED)
+            if focused is None:
+                break
+            if focused["mark"] is not None:
+                reached[int(focused["mark"])] = focused["outlined"]
+        assert sorted(reached) == list(range(wanted))
+        assert all(reached.values()), "a control in focus has no visible outline"
+
+
+def test_arrow_keys_move_sentence_figure_table_and_address(browser, site_url):
+    with visiting(browser, site_url, CHAPTER) as page:
+        figure = page.locator("#paging")
+        text = figure.locator(".sl-text")
+        figure.locator("input[data-axis=block_size]").press("ArrowRight")
+        page.wait_for_function("document.querySelector('#paging').dataset.drawn === '3,0,0'")
+        assert text.text_content().startswith("Blocks of 8: 7 physical blocks give 56 slots, 14 of them unused")
+        assert "block_size=8" in page.url
+        assert figure.locator("output").first.text_content() == "8"
+        figure.locator(".sl-reset").press("Enter")
+        page.wait_for_function("document.querySelector('#paging').dataset.drawn === '2,0,0'")
+        assert text.text_content().startswith("Blocks of 4: 13 physical blocks")
+        assert "#" not in page.url
+
+
+@pytest.mark.parametrize(
+    ("fragment", "says"),
+    [
+        ("paging:block_size=16;common_prefix=8", "fill no whole block"),
+        ("paging:block_size=3", "The link names a setting that this figure does not have"),
+        ("paging:nothing=%E0%A4%A", "The link names a setting that this figure does not have"),
+        ("why-not-one-piece-a-request", "Blocks of 4"),
+    ],
+)
+def test_a_link_opens_its_setting(browser, site_url, fragment, says):
+    with visiting(browser, site_url, f"{CHAPTER}#{fragment}") as page:
+        assert says in page.locator("#paging .sl-text").text_content()
+
+
+def test_figures_follow_the_theme(browser, site_url):
+    with visiting(browser, site_url, CHAPTER, color_scheme="light") as page:
+        tick = page.locator("#paging .xtick text").first
+        color = "element => getComputedStyle(element).fill"
+        light = tick.evaluate(color)
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        page.wait_for_function(
+            "light => getComputedStyle(document.querySelector('#paging .xtick text')).fill !== light", arg=light
+        )
+
+
+def test_without_javascript_the_numbers_are_there(browser, site_url):
+    with visiting(browser, site_url, CHAPTER, java_script_enabled=False) as page:
+        figure = page.locator("#paging")
+        assert figure.locator(".sl-text").text_content().startswith("Blocks of 4: 13 physical blocks")
+        assert "needs JavaScript" in figure.locator(".sl-plot").inner_text()
+        assert figure.locator("tbody tr").count() == 4
+
+
+def test_without_plotly_the_page_says_so(browser, site_url):
+    with browser.new_context(viewport=DESKTOP) as context:
+        context.route("**/plotly*", lambda route: route.abort())
+        page = context.new_page()
+        page.goto(f"{site_url}/{CHAPTER}")
+        plot = page.locator("#paging .sl-plot")
+        page.wait_for_function("document.querySelector('#paging .sl-plot').innerText.includes('could not be loaded')")
+        page.locator("#paging input[data-axis=block_size]").press("ArrowLeft")
+        assert page.locator("#paging .sl-text").text_content().startswith("Blocks of 2: 23 physical blocks")
+        assert "could not be loaded" in plot.inner_text()

@@ -1,0 +1,285 @@
+"""Exercise 8-3: right answers written differently, wrong ones that must fail, its numbers and its notebooks."""
+
+import ast
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+from servelab import catalog, memory
+from servelab.exercises import find_part, parts
+from servelab.exercises.judge import judge
+from servelab.units import MIB
+
+ROOT = Path(__file__).resolve().parent.parent
+SOLUTION, EXERCISE = ROOT / "solutions/8-3.ipynb", ROOT / "exercises/8-3.ipynb"
+
+
+# right answers
+
+
+def slots_by_remainder(lengths, block_size):
+    return np.array([-length % block_size for length in lengths])
+
+
+def slots_by_filling(lengths, block_size):
+    free = []
+    while lengths:  # empties the list it was given
+        length, slots = lengths.pop(0), 0
+        while slots < length:
+            slots += block_size
+        free.append(slots - length)
+    return tuple(free)
+
+
+def totals_by_ceil(lengths, block_size):
+    entries = [math.ceil(length / block_size) for length in lengths]
+    return [sum(entries) * block_size - sum(lengths), sum(entries)]
+
+
+def totals_by_divmod(lengths, block_size):
+    unused, entries = 0, 0
+    for length in lengths:
+        full, begun = divmod(length, block_size)
+        entries += full + (begun > 0)
+        unused += block_size - begun if begun else 0
+    return np.int64(unused), np.int64(entries)
+
+
+def independent_by_ceil(requests, inputs, outputs, block_size, token_bytes):
+    return requests * math.ceil((inputs + outputs - 1) / block_size) * block_size * token_bytes
+
+
+def independent_by_padding(b, i, o, p, t):
+    written = i + o - 1
+    return np.int64(b * t * (written + -written % p))
+
+
+def shared_by_saving(b, i, o, prefix, p, t):
+    return independent_by_ceil(b, i, o, p, t) - (b - 1) * (prefix - prefix % p) * t
+
+
+def shared_by_parts(requests, inputs, outputs, prefix, block_size, token_bytes):
+    common_tokens = prefix // block_size * block_size
+    private = math.ceil((inputs + outputs - 1 - common_tokens) / block_size) * block_size
+    return token_bytes * common_tokens + requests * private * token_bytes
+
+
+def saved_by_totals(b):
+    common, private = 384, 144
+    return (common + b * private) - (common + 1 + b * (private - 1))
+
+
+RIGHT = [
+    ("8-3a", slots_by_remainder),
+    ("8-3a", slots_by_filling),
+    ("8-3b", totals_by_ceil),
+    ("8-3b", totals_by_divmod),
+    ("8-3c", independent_by_ceil),
+    ("8-3c", independent_by_padding),
+    ("8-3d", shared_by_saving),
+    ("8-3d", shared_by_parts),
+    ("8-3e", saved_by_totals),
+    ("8-3e", lambda requests: len(range(1, requests))),
+    ("8-3f", "c"),
+    ("8-3f", "C."),
+]
+
+
+@pytest.mark.parametrize(("part_id", "answer"), RIGHT)
+def test_right_answers_written_differently(part_id, answer):
+    assert judge(find_part(part_id), answer).text == f"{part_id}: right."
+
+
+# wrong answers beyond the known ones, typed-in constants first
+
+PLAUSIBLE = {
+    "8-3a": [
+        lambda lengths, p: {2: [1, 1, 1, 1], 4: [3, 3, 3, 1], 8: [7, 3, 3, 1]}[p],
+        lambda lengths, p: [3, 3, 3, 1],
+        lambda lengths, p: [1] * len(lengths),
+        lambda lengths, p: sorted(-n % p for n in lengths),
+        lambda lengths, p: [-n % 4 for n in lengths],
+        lambda lengths, p: [-n % p for n in (9, 13, 5, 15)],
+        lambda lengths, p: [-n % p for n in lengths[:4]],
+        lambda lengths, p: [max(0, p - n) for n in lengths],
+        lambda lengths, p: [(-n % p) / p for n in lengths],
+        lambda lengths, p: [round(n / p) * p - n for n in lengths],
+    ],
+    "8-3b": [
+        lambda lengths, p: {2: (4, 23), 4: (10, 13), 8: (14, 7)}[p],
+        lambda lengths, p: (10, 13),
+        lambda lengths, p: {2: (4, 23), 4: (10, 13), 8: (14, 7)}.get(p, (0, sum(lengths))),
+        lambda lengths, p: (len(lengths) * (p - 1), math.ceil(sum(lengths) / p)),
+        lambda lengths, p: (sum(-n % p for n in lengths), math.ceil(sum(lengths) / p)),
+        lambda lengths, p: (sum(-n % p for n in lengths), sum(-(-n // p) for n in lengths), 0),
+        lambda lengths, p: sum(-n % p for n in lengths) + sum(-(-n // p) for n in lengths),
+        lambda lengths, p: (sum(-n % p for n in lengths), max(-(-n // p) for n in lengths)),
+    ],
+    "8-3c": [
+        lambda b, i, o, p, t: b * 1188 * MIB,
+        lambda b, i, o, p, t: 19008 * MIB,
+        lambda b, i, o, p, t: {8: 9504, 16: 19008, 32: 38016}[b] * MIB,
+        lambda b, i, o, p, t: independent_by_ceil(b, i, o, p, 147456),
+        lambda b, i, o, p, t: independent_by_ceil(b, i, o, 16, t),
+        lambda b, i, o, p, t: independent_by_ceil(b, i, 256, p, t),
+        lambda b, i, o, p, t: b * (math.ceil(i / p) + math.ceil((o - 1) / p)) * p * t,
+        lambda b, i, o, p, t: b * math.ceil((i + o - 1) / p) * t,
+        lambda b, i, o, p, t: float(independent_by_ceil(b, i, o, p, t)),
+        lambda b, i, o, p, t: b * math.ceil((i - 1) / p) * p * t,
+    ],
+    "8-3d": [
+        lambda b, i, o, s, p, t: (864 + 324 * b) * MIB,
+        lambda b, i, o, s, p, t: 6048 * MIB,
+        lambda b, i, o, s, p, t: {8: 3456, 16: 6048, 32: 11232}[b] * MIB,
+        lambda b, i, o, s, p, t: shared_by_parts(b, i, o, 6144, p, t),
+        lambda b, i, o, s, p, t: shared_by_parts(b, i, o, s, 16, t),
+        lambda b, i, o, s, p, t: shared_by_parts(b, i, o + 2, s, p, t),
+        lambda b, i, o, s, p, t: independent_by_ceil(b, i, o, p, t) - s * t,
+        lambda b, i, o, s, p, t: independent_by_ceil(b, i, o, p, t) - b * s // p * p * t,
+        lambda b, i, o, s, p, t: (s // p + (b - 1) * math.ceil((i + o - 1 - s) / p)) * p * t,
+    ],
+    "8-3e": [
+        lambda b: 15,
+        lambda b: {8: 7, 16: 15, 32: 31}[b],
+        lambda b: b - 1 if b >= 2 else 1,
+        lambda b: b - 1 if b in (8, 16, 32) else b,
+        lambda b: 2 * (b - 1),
+        lambda b: float(b - 1),
+        lambda b: (b - 1) * 16,
+        lambda b: b * (b - 1) // 2,
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("part_id", "answer"), [(part_id, answer) for part_id, answers in PLAUSIBLE.items() for answer in answers]
+)
+def test_plausible_wrong_answers_fail(part_id, answer):
+    verdict = judge(find_part(part_id), answer)
+    assert verdict.kind in ("off", "known mistake")
+    assert verdict.text.startswith(f"{part_id}: ")
+
+
+def test_pictures_show_what_the_answer_means():
+    text = judge(find_part("8-3a"), lambda lengths, p: [2 - n % 2 if n == 1 else 2 for n in lengths]).text
+    assert text.endswith("[##][..]")  # two tokens, two slots too many in blocks of two
+    text = judge(find_part("8-3e"), lambda b: b - 1 if b == 1 else b + 5).text
+    assert text.endswith("#0  #1  #2  #3\n    #0  #4  #5  #6")
+
+
+# its numbers, against the library and the book
+
+
+def test_checks_agree_with_the_library():
+    for case in find_part("8-3c").cases() + find_part("8-3d").cases():
+        *_, token_bytes = case
+        names = ("qwen3-8b", "qwen3-0.6b", "llama-3.1-70b")
+        models = [model for model in map(catalog.model, names) if memory.kv_bytes_per_token(model) == token_bytes]
+        for model in models:
+            requests, inputs, outputs, *prefix, block_size, _ = case
+            part = find_part("8-3d" if prefix else "8-3c")
+            expected = memory.batch_kv_bytes(
+                model, requests, inputs, outputs, block_size, shared_prefix=prefix[0] if prefix else 0
+            )
+            assert part.expected(*case) == expected
+
+
+def outputs(path):
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    return "\n".join(output.get("text") or output.data["text/plain"] for cell in cells for output in cell.outputs)
+
+
+def test_the_solution_shows_the_books_numbers():
+    text = outputs(SOLUTION)
+    assert "{2: [1, 1, 1, 1], 4: [3, 3, 3, 1], 8: [7, 3, 3, 1]}" in text
+    assert "{2: (4, 23), 4: (10, 13), 8: (14, 7)}" in text
+    assert "8 requests: 9,504 MiB\n16 requests: 19,008 MiB\n32 requests: 38,016 MiB" in text
+    assert "8 requests: 3,456 MiB\n16 requests: 6,048 MiB\n32 requests: 11,232 MiB" in text
+
+
+# its notebooks
+
+
+def nbval(path):
+    """(exit status, output) of pytest --nbval, as a learner or a grader runs it."""
+    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--color=no", "-q", "-rf"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "-p", "no:xdist", str(path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def failed_inputs(output):
+    return re.findall(r"^Input:\n(.*)", output, re.MULTILINE)
+
+
+def solved_notebook(changes):
+    """The exercise as a learner saves it: their code, and the outputs that it printed."""
+    notebook = nbformat.read(EXERCISE, as_version=4)
+    for cell in notebook.cells:
+        for old, (source, output) in changes.items():
+            if cell.cell_type == "code" and old in cell.source:
+                cell.source = source or cell.source
+                cell.outputs = [nbformat.v4.new_output("stream", text=output)] if output else []
+    return notebook
+
+
+def test_the_solution_passes_nbval():
+    status, output = nbval(SOLUTION)
+    assert status == 0, output
+
+
+def test_the_untouched_exercise_fails_nbval_and_names_each_part():
+    status, output = nbval(EXERCISE)
+    assert status == 1
+    for part in parts("8-3"):
+        assert f"\n{part.id}: not answered yet.\n" in output
+    failed = [line.partition(",")[0] for line in failed_inputs(output)]
+    assert failed == [f'check("{part.id}"' for part in parts("8-3")]
+
+
+def test_a_notebook_saved_with_a_wrong_verdict_does_not_pass(tmp_path):
+    """Its stored output is what it prints again, so that comparing outputs alone would let it through."""
+    code = "def unused_slots(lengths, block_size):\n    return [n % block_size for n in lengths]"
+    message = judge(find_part("8-3a"), lambda lengths, p: [n % p for n in lengths]).text
+    notebook = solved_notebook({
+        "def unused_slots": (code, None),
+        'check("8-3a"': (None, f"{message}\n"),
+        "price = ...": ('price = "c"', None),
+    })  # fmt: skip
+    nbformat.write(notebook, tmp_path / "8-3.ipynb")
+    status, output = nbval(tmp_path / "8-3.ipynb")
+    assert status == 1
+    assert message in output
+    assert 'check("8-3a", unused_slots)' in failed_inputs(output)
+    assert 'check("8-3f", price)' not in failed_inputs(output)
+
+
+def test_the_exercise_shows_no_answer():
+    assert outputs(EXERCISE).split("\n")[::2] == [f"{part.id}: right." for part in parts("8-3")]
+    text = EXERCISE.read_text("utf-8")
+    for hidden in ("SOLUTION", "common_after", "19,008", "6,048", "(10, 13)"):
+        assert hidden in SOLUTION.read_text("utf-8")
+        assert hidden not in text
+
+
+@pytest.mark.parametrize("path", [SOLUTION, EXERCISE], ids=["solution", "exercise"])
+def test_the_notebook_asks_for_what_is_checked(path):
+    """Names and parameters of its functions, and the options of its choice, are those of the parts."""
+    cells = nbformat.read(path, as_version=4).cells
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+    for part in parts("8-3")[:-1]:
+        function = functions[part.expected.__name__]
+        assert [argument.arg for argument in function.args.args] == part.arguments
+        assert f'check("{part.id}", {function.name})' in code
+    prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for letter, text in find_part("8-3f").options.items():
+        assert f'- `"{letter}"`: {text}' in prose
