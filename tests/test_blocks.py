@@ -26,7 +26,7 @@ def test_blocks_of_a_sequence_may_lie_anywhere():
     earlier = [BlockTable(pool) for _ in range(4)]
     for table in earlier:
         table.append(4)
-    for index in (2, 0, 3):
+    for index in (3, 0, 2):
         earlier[index].release()
     table = BlockTable(pool)
     table.append(9)
@@ -40,6 +40,14 @@ def test_release_hands_the_tail_out_first():
     table.append(3)
     table.release()
     assert pool.allocate(3) == [2, 1, 0]
+
+
+def test_a_block_released_twice_in_one_call_is_free_once():
+    pool = BlockPool(num_blocks=1, block_size=1)
+    block_ids = pool.allocate()
+    pool.share(block_ids)
+    pool.release(block_ids * 2)
+    assert list(pool.free_queue) == [0]
 
 
 def test_shared_block_returns_with_its_last_reference():

@@ -89,6 +89,11 @@ class Handler(SimpleHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     allow_reuse_address = os.name != "nt"  # on Windows it would let two servers share a port
 
+    def handle_error(self, request, client_address):
+        """A browser that leaves a page half loaded is no error of ours; any other is shown."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 def listen(folder, port):
     """A server for folder at the first free port from `port` on; port 0 takes any."""

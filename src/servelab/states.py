@@ -30,8 +30,12 @@ def compact(axis_lengths: list[int], documents: list[dict]) -> list:
     states = list(itertools.product(*map(range, axis_lengths)))
     flat = [dict(leaves(document)) for document in documents]
     # In order of the indices in them, so that whoever puts a state together only ever appends to a list.
-    paths = sorted({path for state in flat for path in state}, key=lambda path: [(type(key) is str, key) for key in path])
+    paths = sorted({path for state in flat for path in state}, key=_list_order)
     return [_compact_leaf(path, states, flat, len(axis_lengths)) for path in paths]
+
+
+def _list_order(path):
+    return [(isinstance(key, str), key) for key in path]  # a list's indices and a dict's keys do not compare
 
 
 def _compact_leaf(path, states, flat, num_axes):

@@ -150,7 +150,7 @@ def test_every_control_is_reached_by_keyboard(browser, site_url):
     with visiting(browser, site_url, CHAPTER) as page:
         wanted = page.evaluate(
             """() => {
-                const all = document.querySelectorAll('.sl-figure input, .sl-figure select, .sl-figure button, .sl-figure summary');
+                const all = document.querySelectorAll('.sl-figure :is(input, select, button, summary)');
                 all.forEach((element, i) => { element.dataset.tabMark = i });
                 return all.length;
             }"""

@@ -16,7 +16,7 @@ class OutOfBlocks(RuntimeError):
 
 
 class BlockPool:
-    """`num_blocks` physical blocks of `block_size` tokens, handed out in the order they became free."""
+    """`num_blocks` physical blocks of `block_size` tokens; `free_queue` holds those nobody references."""
 
     def __init__(self, num_blocks: int, block_size: int):
         require_int("num_blocks", num_blocks, minimum=1)
@@ -53,15 +53,15 @@ class BlockPool:
     def release(self, block_ids: Iterable[int]) -> None:
         """Drop one reference to each of `block_ids`; a block without references is free again.
 
-        Blocks become free from last to first: a sequence's tail is reused before its head, which
-        other requests are likelier to want.
+        Free blocks are reused last in, first out, and of one call the last first: what was just
+        used is likeliest to lie in a cache of the processor, and a tail is wanted less than a head.
         """
         block_ids = list(block_ids)
         self._require_references(Counter(block_ids))
-        for block_id in reversed(block_ids):
+        for block_id in block_ids:
             self.ref_counts[block_id] -= 1
-            if self.ref_counts[block_id] == 0:
-                self.free_queue.append(block_id)
+        freed = [block_id for block_id in dict.fromkeys(block_ids) if self.ref_counts[block_id] == 0]
+        self.free_queue.extendleft(freed)  # the last of them comes to stand first
 
     def _require_references(self, needed: Counter) -> None:
         for block_id, count in needed.items():
