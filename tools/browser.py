@@ -26,7 +26,7 @@ NONE_FOUND = (
 
 def runs(path):
     """Whether the program starts: on Ubuntu `chromium-browser` may be a stub that only asks for a snap."""
-    if not Path(path).is_file():
+    if not (Path(path).is_file() and os.access(path, os.X_OK)):
         return False
     if sys.platform == "win32":  # there `--version` opens a window
         return True
@@ -91,8 +91,9 @@ def install():
         package = ["--no-install-recommends", "chromium"]
         if succeeds(*apt, "update") and succeeds(*apt, "install", "-y", *package):
             return
-    libraries = [] if root is None else ["--with-deps"]
-    succeeds(sys.executable, "-m", "playwright", "install", *libraries, "chromium")
+    playwright = (sys.executable, "-m", "playwright", "install")
+    if root is None or not succeeds(*playwright, "--with-deps", "chromium"):
+        succeeds(*playwright, "chromium")
 
 
 def main():

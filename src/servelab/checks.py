@@ -1,5 +1,9 @@
 """Refusals of bad input: one line that names the argument, its value and the allowed range."""
 
+import math
+import numbers
+from difflib import get_close_matches
+
 
 def require_int(name: str, value: int, minimum: int = 0, maximum: int | None = None) -> None:
     """Raise `ValueError` unless `value` is an integer (no bool) with `minimum <= value <= maximum`."""
@@ -7,4 +11,20 @@ def require_int(name: str, value: int, minimum: int = 0, maximum: int | None = N
     # NumPy's integers count as integers: they have __index__, floats do not.
     is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_integer or value < minimum or (maximum is not None and value > maximum):
+        raise ValueError(f"{name} is {value!r}; it must be {allowed}")
+
+
+def require_name(argument: str, name: str, known) -> None:
+    """Raise `ValueError` unless `name` is one of `known`; the message lists near matches, or all."""
+    if name not in known:
+        near = get_close_matches(str(name), known, n=3) or list(known)
+        raise ValueError(f"{argument} is {name!r}, which is not known; did you mean {', '.join(near)}?")
+
+
+def require_number(name: str, value: float, minimum: float = 0, maximum: float = math.inf, above: bool = False) -> None:
+    """Raise `ValueError` unless `value` is a finite real number in the range; `above` leaves the minimum itself out."""
+    low = "above" if above else "at least"
+    allowed = f"a number {low} {minimum:g}" + ("" if maximum == math.inf else f" and at most {maximum:g}")
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < minimum or value > maximum or (above and value == minimum):
         raise ValueError(f"{name} is {value!r}; it must be {allowed}")

@@ -5,24 +5,23 @@ V of a token lie under the same block number in all layers, so one block table s
 """
 
 from servelab.catalog import Model
-from servelab.checks import require_int
+from servelab.checks import require_int, require_name
 
 # Values in a group, and bytes that the group takes with its scale.
-KV_FORMATS = {"f32": (1, 4), "bf16": (1, 2), "f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
+KV_FORMATS = {"f32": (1, 4), "bf16": (1, 2), "f16": (1, 2), "fp8": (1, 1), "q8_0": (32, 34), "q4_0": (32, 18)}
 
 
 def kv_bytes_per_token(model: Model, kv_dtype: str = "bf16") -> int:
     """Bytes of K and V that one token leaves behind in all layers (section 8.1.2).
 
-    Only KV heads count: grouped-query attention stores `num_kv_heads` of them, not `num_heads`.
+    Only KV heads count: grouped-query attention (GQA) stores `num_kv_heads` of them, not `num_heads`; with one KV
+    head that is MQA, with as many as query heads MHA. Latent attention (MLA) stores one vector for K and V.
     """
-    if kv_dtype not in KV_FORMATS:
-        raise ValueError(f"kv_dtype is {kv_dtype!r}; it must be one of {', '.join(KV_FORMATS)}")
+    require_name("kv_dtype", kv_dtype, KV_FORMATS)
     group_values, group_bytes = KV_FORMATS[kv_dtype]
     if model.head_dim % group_values:
         raise ValueError(f"head_dim is {model.head_dim}; {kv_dtype} needs a multiple of {group_values}")
-    values = 2 * model.num_layers * model.num_kv_heads * model.head_dim  # 2: K and V
-    return values // group_values * group_bytes
+    return model.kv_values_per_token // group_values * group_bytes
 
 
 def written_tokens(input_tokens: int, output_tokens: int) -> int:

@@ -1,5 +1,7 @@
 """Units of bytes: memory sizes use the binary family (MiB, GiB), bandwidths the decimal one (GB)."""
 
+from servelab.checks import require_name
+
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
@@ -10,6 +12,5 @@ _UNITS = {"KiB": KIB, "MiB": MIB, "GiB": GIB, "GB": GB}
 
 def format_bytes(num_bytes: int, unit: str, digits: int = 0) -> str:
     """`num_bytes` in `unit` ("KiB", "MiB", "GiB" or "GB") with `digits` decimals, thousands separated."""
-    if unit not in _UNITS:
-        raise ValueError(f"unit is {unit!r}; it must be one of {', '.join(_UNITS)}")
+    require_name("unit", unit, _UNITS)
     return f"{num_bytes / _UNITS[unit]:,.{digits}f} {unit}"

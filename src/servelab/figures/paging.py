@@ -1,10 +1,13 @@
 """Figures of section 8.3.1: reserved and paged KV slots, a block table, and the explorer over block size."""
 
+from statistics import median
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from servelab.engine import BlockPool, BlockTable
 from servelab.figures.style import COLORS, TEMPLATE, describe, figure
+from servelab.measure import speedups
 
 BLOCK_SIZES = [1, 2, 4, 8, 16]
 NAMES = "ABCDEFGH"
@@ -122,6 +125,29 @@ def paging_explorer(block_size, lengths, common_prefix):
     _add_key(fig, "slots by sequence, with block numbers", _kinds(tables))
     describe(fig, _paged_alt(tables), *_paged_table(tables))
     return fig, _sentence(tables, min(common_prefix, *lengths[:2]))
+
+
+def time_by_block_size(samples, baseline):
+    """Measured times of one kernel by block size (`measure.interleave`), as multiples of those at `baseline`."""
+    ratios = {str(size): 1 / speedup for size, speedup in speedups(samples, baseline).items()}
+    fig = figure(height=260)
+    fig.add_trace(
+        go.Bar(
+            x=list(ratios),
+            y=list(ratios.values()),
+            text=[f"{ratio:.2f}" for ratio in ratios.values()],
+            textposition="outside",
+            cliponaxis=False,
+            marker={"color": COLORS["decode"]},
+            hovertemplate="block size %{x}: %{y:.2f}<extra></extra>",
+        )
+    )
+    fig.update_xaxes(title_text="block size (tokens)", type="category", fixedrange=True)
+    fig.update_yaxes(title_text="relative time", rangemode="tozero", nticks=4, fixedrange=True)
+    listed = "; ".join(f"{size}: {ratio:.2f}" for size, ratio in ratios.items())
+    alt = f"Time of one decode step's attention by block size, relative to blocks of {baseline}. {listed}."
+    rows = [[size, f"{median(samples[int(size)]) * 1e3:.2f}", f"{ratio:.2f}"] for size, ratio in ratios.items()]
+    return describe(fig, alt, ["block size", "median time (ms)", f"relative to {baseline}"], rows)
 
 
 def _add_sweep(fig, sweep, block_size):

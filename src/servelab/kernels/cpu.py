@@ -123,7 +123,7 @@ def _kernel(head_dim, half):
         rescale = math.exp(running_max - block_max)
         block_sum = np.float32(0)
         for t in range(num_tokens):
-            weights[t] = math.exp(weights[t] - block_max)
+            weights[t] = _exp(weights[t] - block_max)
             block_sum += weights[t]
 
         multiply(out, rescale)
@@ -179,6 +179,23 @@ def _kernel(head_dim, half):
             )
 
     return kernel
+
+
+@_inner
+def _exp(x):
+    """exp(x) for x <= 0, to about one part in 10 million; unlike math.exp, a loop over it is vectorized."""
+    exponent = max(x * np.float32(1 / math.log(2)), np.float32(-126))  # below it, float32 has no normal numbers
+    whole = np.int32(exponent - np.float32(0.5))
+    rest = (exponent - np.float32(whole)) * np.float32(math.log(2))  # within +-0.35: six terms of the series do
+    series = np.float32(1 / 720)
+    series = series * rest + np.float32(1 / 120)
+    series = series * rest + np.float32(1 / 24)
+    series = series * rest + np.float32(1 / 6)
+    series = series * rest + np.float32(1 / 2)
+    series = series * rest + np.float32(1)
+    series = series * rest + np.float32(1)
+    power_of_two = np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)  # set in the exponent bits
+    return series * power_of_two
 
 
 @intrinsic

@@ -41,9 +41,81 @@ def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale
         )
     num_seqs, num_heads, head_dim = query.shape
     inputs = [np.ascontiguousarray(array) for array in (query, key_cache, value_cache, block_tables, seq_lens)]
-    out = cuda.device_array(query.shape, np.float32)
-    kernel = cuda.jit(kernel_source(head_dim))
-    return out.copy_to_host()
+    out = np.empty(query.shape, np.float32)
+    _compiled(head_dim)[(num_seqs, num_heads), head_dim](*inputs, np.float32(scale), out)
+    return out
+
+
+@functools.cache
+def _compiled(head_dim):
+    return cuda.jit(kernel_source(head_dim))
+
+
+def kernel_source(head_dim):
+    """The kernel as a Python function: the sizes of shared arrays must be constants, so one for each head_dim."""
+    slices = head_dim // _TILE  # a token's dot product is shared by this many threads
+    slice_width = head_dim // slices
+    padded = head_dim + 1  # an odd row length: 32 threads reading one column meet 32 different banks
+
+    def kernel(query, key_cache, value_cache, block_tables, seq_lens, scale, out):
+        # One shared array a line: the simulator tells them apart by line.
+        query_shared = cuda.shared.array(head_dim, float32)
+        keys = cuda.shared.array((_TILE, padded), float32)
+        partial = cuda.shared.array((slices, _TILE), float32)
+        scores = cuda.shared.array(_TILE, float32)
+        weights = cuda.shared.array(_TILE, float32)
+
+        seq, head, thread = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+        kv_head = head // (query.shape[1] // key_cache.shape[1])
+        block_size = key_cache.shape[2]
+        seq_len = seq_lens[seq]
+        query_shared[thread] = query[seq, head, thread] * scale
+        running_max = float32(-math.inf)
+        running_sum = float32(0)
+        result = float32(0)  # this thread's element of the output
+
+        for start in range(0, seq_len, _TILE):
+            num_tokens = min(_TILE, seq_len - start)
+            for t in range(num_tokens):
+                block = block_tables[seq, (start + t) // block_size]
+                keys[t, thread] = float32(key_cache[block, kv_head, (start + t) % block_size, thread])
+            cuda.syncthreads()  # keys (and the query) are there for all threads
+
+            token, part = thread % _TILE, thread // _TILE
+            dot = float32(0)
+            if token < num_tokens:
+                for d in range(part * slice_width, (part + 1) * slice_width):
+                    dot += query_shared[d] * keys[token, d]
+            partial[part, token] = dot
+            cuda.syncthreads()  # every part of every dot product is there
+
+            if thread < num_tokens:
+                score = float32(0)
+                for i in range(slices):
+                    score += partial[i, thread]
+                scores[thread] = score
+            cuda.syncthreads()  # the tile's scores are there
+
+            new_max = running_max
+            for t in range(num_tokens):  # all threads find the same maximum: cheaper than sharing it
+                new_max = max(new_max, scores[t])
+            if thread < num_tokens:
+                weights[thread] = math.exp(scores[thread] - new_max)
+            cuda.syncthreads()  # the tile's weights are there
+
+            rescale = math.exp(running_max - new_max)
+            running_max = new_max
+            running_sum *= rescale
+            result *= rescale
+            for t in range(num_tokens):
+                block = block_tables[seq, (start + t) // block_size]
+                value = float32(value_cache[block, kv_head, (start + t) % block_size, thread])
+                running_sum += weights[t]
+                result += weights[t] * value
+
+        out[seq, head, thread] = result / running_sum
+
+    return kernel
 
 
 def is_available():

@@ -29,7 +29,7 @@ def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale
     for seq, seq_len in enumerate(seq_lens):
         keys = gather(key_cache, block_tables[seq], seq_len)  # (num_kv_heads, seq_len, head_dim)
         values = gather(value_cache, block_tables[seq], seq_len)
-        out[seq] = _attend(query[seq], keys, values, scale)
+        out[seq] = attend(query[seq], keys, values, scale)
     return out
 
 
@@ -41,7 +41,8 @@ def gather(cache, block_table, seq_len):
     return tokens[:, :seq_len].astype(np.float32)
 
 
-def _attend(query, keys, values, scale):
+def attend(query, keys, values, scale):
+    """Softmax attention of one sequence: each group of query heads over the keys and values of its KV head."""
     num_kv_heads, _, head_dim = keys.shape
     grouped = query.reshape(num_kv_heads, -1, head_dim)  # (num_kv_heads, group, head_dim)
     scores = scale * (grouped @ keys.swapaxes(1, 2))  # (num_kv_heads, group, seq_len)
