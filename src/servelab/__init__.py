@@ -9,25 +9,18 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "batching",
-    "catalog",
-    "check",
-    "engine",
-    "explore",
-    "figures",
-    "kernels",
-    "measure",
-    "memory",
-    "units",
+PLAIN_MODULES = (
+    *("batching", "catalog", "check", "cost", "engine", "latency", "memory"),
+    *("offload", "planning", "quality", "quantization", "retention", "reuse", "service", "speculation", "units"),
 )
+_HEAVY_MODULES = ("explore", "figures", "kernels", "measure")
 
 
 def __getattr__(name):
-    if name in _MODULES:
+    if name in PLAIN_MODULES or name in _HEAVY_MODULES:
         return import_module(f"servelab.{name}")
     raise AttributeError(f"module 'servelab' has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted([*globals(), *_MODULES])
+    return sorted([*globals(), *PLAIN_MODULES, *_HEAVY_MODULES])

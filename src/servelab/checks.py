@@ -7,10 +7,10 @@ from difflib import get_close_matches
 
 def require_int(name: str, value: int, minimum: int = 0, maximum: int | None = None) -> None:
     """Raise `ValueError` unless `value` is an integer (no bool) with `minimum <= value <= maximum`."""
-    allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
     # NumPy's integers count as integers: they have __index__, floats do not.
     is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_integer or value < minimum or (maximum is not None and value > maximum):
+        allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
         raise ValueError(f"{name} is {value!r}; it must be {allowed}")
 
 
@@ -23,8 +23,8 @@ def require_name(argument: str, name: str, known) -> None:
 
 def require_number(name: str, value: float, minimum: float = 0, maximum: float = math.inf, above: bool = False) -> None:
     """Raise `ValueError` unless `value` is a finite real number in the range; `above` leaves the minimum itself out."""
-    low = "above" if above else "at least"
-    allowed = f"a number {low} {minimum:g}" + ("" if maximum == math.inf else f" and at most {maximum:g}")
     number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < minimum or value > maximum or (above and value == minimum):
+        low = "above" if above else "of at least"
+        allowed = f"a finite number {low} {minimum:g}" + ("" if maximum == math.inf else f" and at most {maximum:g}")
         raise ValueError(f"{name} is {value!r}; it must be {allowed}")

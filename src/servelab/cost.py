@@ -3,7 +3,6 @@
 Times are seconds, work is operations (a multiply and an add are two), sizes are bytes.
 """
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -36,7 +35,7 @@ class StepCost:
 
     def __post_init__(self):
         for field in fields(self):
-            require_seconds(field.name, getattr(self, field.name))
+            require_number(field.name, getattr(self, field.name))
 
     def seconds(self, rows: Iterable[tuple[int, int]]) -> float:
         """Seconds of one step; each of `rows` is a request's (new tokens, context computed before the step)."""
@@ -45,12 +44,6 @@ class StepCost:
             new_tokens += count
             pairs += count * context + count * (count + 1) // 2
         return self.fixed_s + self.per_new_token_s * new_tokens + self.per_causal_pair_s * pairs
-
-
-def require_seconds(name: str, value: float) -> None:
-    """Raise `ValueError` unless `value` is a finite time, not negative."""
-    if isinstance(value, bool) or not hasattr(value, "__float__") or not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0 (seconds)")
 
 
 def step_flops(model: Model, rows: Iterable[tuple[int, int]], logit_rows: int | None = None) -> int:
