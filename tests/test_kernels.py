@@ -158,10 +158,10 @@ def nothing_runs(monkeypatch):
     def ran(*_):
         raise AssertionError("the kernel ran")
 
-    monkeypatch.setattr(reference, "gather", ran)
-    monkeypatch.setattr(cpu, "_kernel", ran)
-    monkeypatch.setattr(cuda, "_compiled", ran)
-    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(reference.attention, "gather", ran)
+    monkeypatch.setattr(cpu.attention, "_kernel", ran)
+    monkeypatch.setattr(cuda.attention, "_compiled", ran)
+    monkeypatch.setattr(cuda.attention, "require_device", lambda: None)
 
 
 def _refused(kernel, bad):

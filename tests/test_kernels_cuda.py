@@ -57,7 +57,7 @@ def test_every_block_size_group_head_dim_and_dtype_is_among_the_cases():
 def test_kernel_compiles_for_gpus(head_dim, cache_type, compute_capability):
     cache = cache_type[:, :, :, ::1]
     signature = types.void(float32[:, :, ::1], cache, cache, int32[:, ::1], int32[::1], float32, float32[:, :, ::1])
-    ptx, _ = numba_cuda.compile_ptx(cuda.kernel_source(head_dim), signature, cc=compute_capability)
+    ptx, _ = numba_cuda.compile_ptx(cuda.attention.kernel_source(head_dim), signature, cc=compute_capability)
     assert f".target sm_{compute_capability[0]}{compute_capability[1]}" in ptx
     assert "bar.sync" in ptx  # syncthreads
     assert ".shared" in ptx

@@ -1,9 +1,10 @@
-"""Paged attention for one decode step, written three times with one signature.
+"""The kernels that the sections explain, each written three times with one signature.
 
-- `servelab.kernels.reference`: NumPy, gather through the block table and softmax; the oracle.
-- `servelab.kernels.cpu`: Numba, all cores, reads each cached key and value once.
+- `servelab.kernels.reference`: NumPy; the oracle.
+- `servelab.kernels.cpu`: Numba, all cores.
 - `servelab.kernels.cuda`: Numba-CUDA, on a GPU or on Numba's simulator.
 
-Each exports `paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale=None)`. Import the one
-you want: this package imports none of them, since NumPy and Numba are heavy.
+Each has a module a kernel, and exports the kernels by name: `paged_attention(query, key_cache, value_cache,
+block_tables, seq_lens, scale=None)` and so on. `servelab.kernels.checks` refuses bad arguments for all three. Import
+the room you want: this package imports none of them, since NumPy and Numba are heavy.
 """

@@ -9,9 +9,10 @@ import functools
 import math
 
 import numpy as np
-from numba import config, cuda, float32
+from numba import cuda, float32
 
-from ._checks import check_arguments
+from servelab.kernels.checks.attention import check_arguments
+from servelab.kernels.cuda.device import require_device
 
 _TILE = 32  # tokens
 
@@ -35,10 +36,7 @@ def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale
     Source: PagedAttention, Kwon et al. 2023, arXiv:2309.06180, section 4.1.
     """
     scale = check_arguments(query, key_cache, value_cache, block_tables, seq_lens, scale, compiled=True)
-    if not is_available():
-        raise RuntimeError(
-            "no CUDA GPU found: set NUMBA_ENABLE_CUDASIM=1 before Python starts to run this kernel on the simulator"
-        )
+    require_device()
     num_seqs, num_heads, head_dim = query.shape
     inputs = [np.ascontiguousarray(array) for array in (query, key_cache, value_cache, block_tables, seq_lens)]
     out = np.empty(query.shape, np.float32)
@@ -116,13 +114,3 @@ def kernel_source(head_dim):
         out[seq, head, thread] = result / running_sum
 
     return kernel
-
-
-def is_available():
-    """Whether `paged_attention` can run here: on a GPU, or on the simulator."""
-    return cuda.is_available()
-
-
-def is_simulator():
-    """Whether Numba runs CUDA kernels on its simulator, in Python (NUMBA_ENABLE_CUDASIM=1 before Python started)."""
-    return bool(config.ENABLE_CUDASIM)

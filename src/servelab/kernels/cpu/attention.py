@@ -13,7 +13,7 @@ from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ._checks import check_arguments
+from servelab.kernels.checks.attention import check_arguments
 
 # Sums may be reordered and multiply-adds fused, without which no dot product is vectorized. Infinities keep
 # their meaning: the running maximum starts at one.

@@ -5,7 +5,7 @@ The oracle for the fast kernels: it copies what they read in place, and holds al
 
 import numpy as np
 
-from ._checks import check_arguments
+from servelab.kernels.checks.attention import check_arguments
 
 
 def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale=None):
