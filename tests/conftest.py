@@ -1,5 +1,11 @@
 """What tests measured, in the report: `record_property("name", text)` prints a line at its end."""
 
+from hypothesis import settings
+
+# Examples compile kernels and share two cores with other tests: a single slow one says nothing.
+settings.register_profile("servelab", deadline=None)
+settings.load_profile("servelab")
+
 
 def pytest_terminal_summary(terminalreporter):
     reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")

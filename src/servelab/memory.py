@@ -6,9 +6,10 @@ V of a token lie under the same block number in all layers, so one block table s
 
 from servelab.catalog import Model
 from servelab.checks import require_int, require_name
+from servelab.quantization.formats import FORMATS
 
-# Values in a group, and bytes that the group takes with its scale.
-KV_FORMATS = {"f32": (1, 4), "bf16": (1, 2), "f16": (1, 2), "fp8": (1, 1), "q8_0": (32, 34), "q4_0": (32, 18)}
+# K-quants group 256 values, more than a head has.
+KV_DTYPES = ("f32", "bf16", "f16", "fp8", "q8_0", "q4_0")
 
 
 def kv_bytes_per_token(model: Model, kv_dtype: str = "bf16") -> int:
@@ -17,11 +18,11 @@ def kv_bytes_per_token(model: Model, kv_dtype: str = "bf16") -> int:
     Only KV heads count: grouped-query attention (GQA) stores `num_kv_heads` of them, not `num_heads`; with one KV
     head that is MQA, with as many as query heads MHA. Latent attention (MLA) stores one vector for K and V.
     """
-    require_name("kv_dtype", kv_dtype, KV_FORMATS)
-    group_values, group_bytes = KV_FORMATS[kv_dtype]
-    if model.head_dim % group_values:
-        raise ValueError(f"head_dim is {model.head_dim}; {kv_dtype} needs a multiple of {group_values}")
-    return model.kv_values_per_token // group_values * group_bytes
+    require_name("kv_dtype", kv_dtype, KV_DTYPES)
+    block = FORMATS[kv_dtype]
+    if model.head_dim % block.values:
+        raise ValueError(f"head_dim is {model.head_dim}; {kv_dtype} needs a multiple of {block.values}")
+    return model.kv_values_per_token // block.values * block.block_bytes
 
 
 def written_tokens(input_tokens: int, output_tokens: int) -> int:

@@ -1,15 +1,9 @@
-"""The numbers of sections 8.3.3, 8.3.4 and 8.4.4, through the public API: derived ones computed, measured ones read."""
+"""The numbers of sections 8.3.3, 8.3.4 and 8.4.4, through the public API. Collected by test_facts.py."""
 
 from functools import partial
-from pathlib import Path
-
-import pytest
-from ruamel.yaml import YAML
 
 from servelab import catalog, cost, quality, retention, reuse
 from servelab.units import MIB
-
-FACTS = {fact["id"]: fact for fact in YAML(typ="safe").load(Path(__file__).with_name("facts.yaml"))["facts"]}
 
 QWEN = catalog.model("qwen3-8b")
 GPU = catalog.accelerator("rtx-pro-6000")
@@ -88,19 +82,3 @@ COMPUTED = {
     "quality.flips": flips,
     "quality.retry": retries,
 }
-
-
-@pytest.mark.parametrize("fact_id", COMPUTED)
-def test_fact(fact_id):
-    fact = FACTS[fact_id]
-    assert COMPUTED[fact_id]() == pytest.approx(fact["value"], abs=fact.get("tol"))
-
-
-@pytest.mark.parametrize("fact_id", AT_MFU)
-def test_fact_at_exactly_62_percent(fact_id):
-    fact = FACTS[fact_id]
-    assert AT_MFU[fact_id](0.62) == pytest.approx(fact["value"], abs=fact["tol"])
-
-
-def test_every_fact_of_these_sections_is_computed():
-    assert {fact["id"] for fact in FACTS.values() if fact["section"] in ("8.3.3", "8.3.4", "8.4.4")} == set(COMPUTED)
