@@ -42,12 +42,22 @@ def test_shared_blocks(input_tokens, shared_prefix, block_size, blocks):
     assert memory.shared_blocks(input_tokens, shared_prefix, block_size) == blocks
 
 
+@pytest.mark.parametrize("num_adapters", [1, 3, 1000])
 @pytest.mark.parametrize("shared_prefix", [0, 31, 32, 6144])
-def test_what_fits_is_what_the_batch_takes(shared_prefix):
-    settings = {"input_tokens": 6200, "output_tokens": 77, "block_size": 16, "shared_prefix": shared_prefix}
+def test_what_fits_is_what_the_batch_takes(shared_prefix, num_adapters):
+    settings = {"input_tokens": 6200, "output_tokens": 77, "shared_prefix": shared_prefix, "num_adapters": num_adapters}
     most = memory.max_requests(12 * GIB, QWEN, **settings)
     assert memory.batch_kv_bytes(QWEN, most, **settings) <= 12 * GIB
     assert memory.batch_kv_bytes(QWEN, most + 1, **settings) > 12 * GIB
+
+
+def test_adapters_share_no_prefix():
+    """Qwen3-8B: a prefix of 864 MiB for each adapter, 324 MiB for each of 16 requests."""
+    mib = [
+        memory.batch_kv_bytes(QWEN, 16, 8192, 256, shared_prefix=6144, num_adapters=adapters) // 2**20
+        for adapters in (1, 4, 16, 100)
+    ]
+    assert mib == [864 + 5184, 4 * 864 + 5184, 19008, 19008]
 
 
 def test_nothing_fits_when_the_prefix_alone_is_too_large():
@@ -66,6 +76,8 @@ def test_nothing_fits_when_the_prefix_alone_is_too_large():
         (lambda: memory.shared_blocks(10, 11, 4), "shared_prefix is 11; it must be an integer from 0 to 10"),
         (lambda: memory.request_kv_bytes(QWEN, 10, 1, block_size=-4), "block_size is -4"),
         (lambda: memory.batch_kv_bytes(QWEN, -1, 10, 1), "requests is -1"),
+        (lambda: memory.batch_kv_bytes(QWEN, 1, 10, 1, num_adapters=0), "num_adapters is 0"),
+        (lambda: memory.max_requests(1, QWEN, 10, 1, num_adapters=0), "num_adapters is 0"),
         (lambda: memory.max_requests(-1, QWEN, 10, 1), "pool_bytes is -1"),
         (lambda: format_bytes(1, "MB"), "unit is 'MB', which is not known; did you mean"),
         (lambda: catalog.model("qwen-8b"), "name is 'qwen-8b'.*did you mean qwen3-8b"),

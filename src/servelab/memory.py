@@ -64,20 +64,50 @@ def request_kv_bytes(model, input_tokens, output_tokens, block_size=16, kv_dtype
 
 
 def batch_kv_bytes(
-    model, requests, input_tokens, output_tokens, block_size=16, kv_dtype="bf16", shared_prefix=0
+    model,
+    requests,
+    input_tokens,
+    output_tokens,
+    block_size=16,
+    kv_dtype="bf16",
+    shared_prefix=0,
+    num_adapters=1,
 ) -> int:
-    """Bytes of blocks that `requests` equal requests hold together; their shared prefix counts once."""
+    """Bytes of blocks that `requests` equal requests hold together; their shared prefix counts once an adapter.
+
+    K and V depend on the adapter, so requests of different LoRA adapters share nothing, however alike their texts.
+    """
     require_int("requests", requests)
+    require_int("num_adapters", num_adapters, minimum=1)
     private = request_kv_bytes(model, input_tokens, output_tokens, block_size, kv_dtype, shared_prefix)
-    prefix = shared_blocks(input_tokens, shared_prefix, block_size) * block_size * kv_bytes_per_token(model, kv_dtype)
-    return requests * private + (prefix if requests else 0)
+    prefix = _prefix_bytes(model, input_tokens, block_size, kv_dtype, shared_prefix)
+    return requests * private + min(requests, num_adapters) * prefix
 
 
 def max_requests(
-    pool_bytes, model, input_tokens, output_tokens, block_size=16, kv_dtype="bf16", shared_prefix=0
+    pool_bytes,
+    model,
+    input_tokens,
+    output_tokens,
+    block_size=16,
+    kv_dtype="bf16",
+    shared_prefix=0,
+    num_adapters=1,
 ) -> int:
-    """Most equal requests that finish within `pool_bytes` with no preemption (section 8.1.2)."""
+    """Most equal requests that finish within `pool_bytes` with no preemption (section 8.1.2).
+
+    `num_adapters`: adapters among them, each with its own copy of the shared prefix; their weights are not KV and
+    leave the pool beforehand (`batching.lora_bytes`).
+    """
     require_int("pool_bytes", pool_bytes)
-    prefix = shared_blocks(input_tokens, shared_prefix, block_size) * block_size * kv_bytes_per_token(model, kv_dtype)
+    require_int("num_adapters", num_adapters, minimum=1)
     private = request_kv_bytes(model, input_tokens, output_tokens, block_size, kv_dtype, shared_prefix)
-    return max(0, pool_bytes - prefix) // private
+    prefix = _prefix_bytes(model, input_tokens, block_size, kv_dtype, shared_prefix)
+    few = min(num_adapters, pool_bytes // (private + prefix))  # as long as each request brings an adapter of its own
+    if few < num_adapters:
+        return few
+    return (pool_bytes - num_adapters * prefix) // private
+
+
+def _prefix_bytes(model, input_tokens, block_size, kv_dtype, shared_prefix) -> int:
+    return shared_blocks(input_tokens, shared_prefix, block_size) * block_size * kv_bytes_per_token(model, kv_dtype)
