@@ -54,7 +54,7 @@ def paging_explorer():
         paging.paging_explorer,
         block_size=Axis(paging.BLOCK_SIZES, unit="tokens", start=4),
         lengths={"9, 13, 5, 15": (9, 13, 5, 15), "1, 1, 1, 1": (1, 1, 1, 1)},
-        common_prefix=[0, 8],
+        common_prefix=[0, 6, 8],
     )
 
 
@@ -66,10 +66,24 @@ def test_paging_explorer_says_what_it_shows():
         labels = [axis["options"][i] for axis, i in zip(content["axes"], indices, strict=True)]
         assert state_at(content, list(indices)) == explorer.state(labels)
     assert explorer.state(["4", "9, 13, 5, 15", "8"])["text"] == (
-        "Blocks of 4: 11 physical blocks give 44 slots, 10 of them unused; the tables have 13 entries. "
-        "A and B share 2 blocks of their 8 common tokens."
+        "Blocks of 4: 11 physical blocks give 44 slots, 10 of them unused (reserving takes 64); the tables have "
+        "13 entries. A and B share 2 blocks with 8 of their 8 common tokens."
     )
-    assert "fill no whole block" in explorer.state(["16", "9, 13, 5, 15", "8"])["text"]
+    says = [
+        explorer.state(labels)["text"].split(". ", 1)[1]
+        for labels in (
+            ["16", "9, 13, 5, 15", "8"],
+            ["1", "1, 1, 1, 1", "8"],
+            ["2", "1, 1, 1, 1", "8"],
+            ["4", "9, 13, 5, 15", "6"],
+        )
+    ]
+    assert says == [
+        "The 8 common tokens of A and B fill no whole block: nothing is shared.",
+        "A and B share 1 block with 1 of their 1 common token (they hold only 1).",
+        "The 1 common token of A and B (they hold only 1) fills no whole block: nothing is shared.",
+        "A and B share 1 block with 4 of their 6 common tokens; 2 are stored twice.",
+    ]
 
 
 def test_widget_moves_and_resets():
@@ -88,7 +102,7 @@ def test_widget_moves_and_resets():
 
 def test_display_has_the_table_and_a_sentence():
     bundle = paging_explorer()._repr_mimebundle_()
-    assert bundle["text/plain"].startswith("Blocks of 4")
+    assert bundle["text/plain"].startswith("Blocks of 4: 13")
     assert bundle[MIME_TYPE]["name"] == "paging"
 
 

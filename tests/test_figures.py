@@ -3,20 +3,21 @@
 import pytest
 
 from servelab.figures import paging
+from servelab.figures.style import COLORS
 
 LENGTHS = (9, 13, 5, 15)
 
 
 def slots(fig, kind):
     """Slots drawn in the colour of `kind`."""
-    return sum(sum(bar.customdata) for bar in fig.data if bar.marker.color == paging.COLORS[kind])
+    return sum(row[0] for bar in fig.data if bar.marker.color == COLORS[kind] for row in bar.customdata)
 
 
 def test_reserved_slots():
     fig = paging.reserved_slots(LENGTHS, 16)
     assert (slots(fig, "kv"), slots(fig, "unused")) == (42, 22)
     assert "fill 42 of 64" in fig.layout.meta["alt"]
-    assert fig.layout.meta["rows"][-1] == ["all", 42, 64, 22]
+    assert fig.layout.meta["tables"][0]["rows"][-1] == ["all", 42, 64, 22]
 
 
 @pytest.mark.parametrize(("prefix", "own", "shared"), [(0, 42, 0), (8, 26, 16)])
@@ -46,3 +47,33 @@ def test_block_table_names_what_is_free():
     table.pool.release(table.block_ids[2:])
     table.block_ids.pop()
     assert paging.block_table(table).layout.meta["alt"].endswith("physical blocks 0, 1, in this order. Free: 2.")
+
+
+def test_explorer_tables_hold_both_charts():
+    fig, _ = paging.paging_explorer(4, LENGTHS, 8)
+    by_sequence, by_size = fig.layout.meta["tables"]
+    assert by_sequence["rows"][1] == ["B", 13, "0, 1, 3, 4", 3]
+    assert by_size["rows"] == [[1, 42, 0, 34], [2, 23, 4, 19], [4, 13, 10, 11], [8, 7, 14, 6], [16, 4, 22, 4]]
+    assert "table entries go from 42 to 4, unused slots from 0 to 22" in fig.layout.meta["alt"]
+
+
+def test_explorer_takes_other_sequences():
+    fig, text = paging.paging_explorer(16, (40, 50, 3, 2), 0)
+    assert "(reserving takes 256)" in text
+    assert fig.layout.xaxis.range[1] >= 50
+    with pytest.raises(ValueError, match="number of sequences is 9; it must be an integer from 1 to 8"):
+        paging.paging_explorer(16, (1,) * 9, 0)
+
+
+def luminance(color):
+    """Relative luminance of #rrggbb, WCAG 2.2."""
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#121212"])
+@pytest.mark.parametrize("meaning", COLORS)
+def test_colors_stand_out_in_light_and_dark(meaning, background):
+    light, dark = sorted((luminance(COLORS[meaning]), luminance(background)), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 3

@@ -1,7 +1,8 @@
 """How much memory the KV cache takes, and how many requests fit (sections 8.1.2 and 8.3.1).
 
 Sizes are `int` bytes, lengths are tokens. A request's KV is stored in blocks of `block_size` tokens; the K and
-V of a token lie under the same block number in all layers, so one block table serves the whole model.
+V of a token lie under the same block number in all layers, so one block table serves a model with one kind of
+attention. Hybrid models have a table for each kind.
 """
 
 from servelab.catalog import Model

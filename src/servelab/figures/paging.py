@@ -6,12 +6,21 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from servelab.engine import BlockPool, BlockTable
+from servelab.figures.slots import (
+    NAMES,
+    add_bars,
+    add_key,
+    block_bars,
+    kinds_of,
+    listing,
+    plural,
+    require_names,
+    slot_axes,
+)
 from servelab.figures.style import COLORS, TEMPLATE, describe, figure
 from servelab.measure import speedups
 
 BLOCK_SIZES = [1, 2, 4, 8, 16]
-NAMES = "ABCDEFGH"
-GAP = 0.04  # slots
 
 
 def place(lengths, block_size, common_prefix=0):
@@ -38,93 +47,164 @@ def counts(tables) -> dict:
     unused = sum(table.unused_slots for table in tables)  # shared blocks are full: no slot counts twice
     slots = used_blocks * pool.block_size
     entries = sum(len(table.block_ids) for table in tables)
-    return {
-        "blocks": used_blocks,
-        "entries": entries,
-        "slots": slots,
-        "unused": unused,
-        "stored": slots - unused,
-    }
+    return {"blocks": used_blocks, "entries": entries, "slots": slots, "unused": unused, "stored": slots - unused}
 
 
 def reserved_slots(lengths, max_length):
     """Counterpart of figure 8-11: each sequence reserves `max_length` slots and fills as many as it has tokens."""
-    bars = [(name, 0, length, "kv", "") for name, length in zip(NAMES, lengths, strict=False)]
-    bars += [(name, length, max_length - length, "unused", "") for name, length in zip(NAMES, lengths, strict=False)]
+    require_names(len(lengths))
+    named = list(zip(NAMES, lengths, strict=False))
+    bars = [(name, 0, length, "kv", name) for name, length in named]
+    bars += [(name, length, max_length - length, "unused", name) for name, length in named]
     fig = figure(height=250, barmode="overlay")
-    _add_bars(fig, bars)
-    _slot_axes(fig, len(lengths), max_length)
+    add_bars(fig, [(*bar[:4], "") for bar in bars])
+    fig.update_traces(hovertemplate="%{y}: %{customdata[0]} slots<extra></extra>")
+    slot_axes(fig, len(lengths), max_length)
     total, used = len(lengths) * max_length, sum(lengths)
-    _add_key(fig, f"reserved: {used} of {total} slots hold a token", ["kv", "unused"])
-    rows = [[name, length, max_length, max_length - length] for name, length in zip(NAMES, lengths, strict=False)]
+    add_key(fig, f"reserved: {used} of {total} slots hold a token", ["kv", "unused"])
+    rows = [[name, length, max_length, max_length - length] for name, length in named]
     rows.append(["all", used, total, total - used])
     alt = (
-        f"Four bars of {max_length} slots. Sequences of {_listing(lengths)} tokens fill {used} of {total} reserved "
-        f"slots; {total - used} stay empty."
+        f"{plural(len(lengths), 'bar')} of {max_length} slots. Sequences of {listing(lengths)} tokens fill {used} of "
+        f"{total} reserved slots; {total - used} stay empty."
     )
-    return describe(fig, alt, ["sequence", "tokens", "slots reserved", "unused slots"], rows)
+    return describe(fig, alt, (["sequence", "tokens", "slots reserved", "unused slots"], rows))
 
 
 def paged_slots(tables):
     """Counterpart of figures 8-12 and 8-13: the blocks that each sequence holds, numbered as in its block table."""
+    require_names(len(tables))
     fig = figure(height=250, barmode="overlay")
-    _add_bars(fig, _block_bars(tables))
-    _slot_axes(fig, len(tables), max(len(t.block_ids) for t in tables) * tables[0].pool.block_size)
+    add_bars(fig, block_bars(tables))
+    slot_axes(fig, len(tables), max(len(t.block_ids) for t in tables) * tables[0].pool.block_size)
     n = counts(tables)
-    _add_key(fig, f"paged: {n['blocks']} blocks, {n['slots']} slots", _kinds(tables))
-    return describe(fig, _paged_alt(tables), *_paged_table(tables))
+    add_key(fig, f"paged: {plural(n['blocks'], 'block')}, {plural(n['slots'], 'slot')}", kinds_of(tables))
+    return describe(fig, _paged_alt(tables), _paged_table(tables))
 
 
 def block_table(table):
     """Counterpart of figure 8-10: the logical blocks of one sequence, its block table, and the pool's blocks."""
     pool = table.pool
     rows = max(len(table.block_ids), pool.num_blocks)
-    fig = figure(height=70 + 48 * rows)
-    held = {physical: logical for logical, physical in enumerate(table.block_ids)}
+    fig = figure(height=70 + 48 * rows, margin={"l": 4, "r": 4, "t": 4, "b": 4})
+    arrow = {"text": "", "arrowwidth": 2, "arrowhead": 2, "axref": "x", "ayref": "y", "arrowcolor": COLORS["kv"]}
     for logical, physical in enumerate(table.block_ids):
         _cell(fig, 0, rows - logical, f"logical {logical}", COLORS["kv"])
         _cell(fig, 2, rows - logical, f"{logical} → {physical}", COLORS["unused"])
-        fig.add_annotation(
-            **{
-                "x": 4,
-                "y": rows - physical,
-                "ax": 3.3,
-                "ay": rows - logical,
-                "text": "",
-                "arrowwidth": 2,
-                "arrowhead": 2,
-            },
-            **{"axref": "x", "ayref": "y", "arrowcolor": COLORS["kv"]},
-        )
+        fig.add_annotation(x=4, y=rows - physical, ax=3.3, ay=rows - logical, **arrow)
+    free = [block_id for block_id in range(pool.num_blocks) if pool.ref_counts[block_id] == 0]
     for physical in range(pool.num_blocks):
-        label = f"block {physical}" + ("" if physical in held else ": free")
-        _cell(fig, 4, rows - physical, label, COLORS["kv"] if physical in held else None)
+        state = "free" if physical in free else "" if physical in table.block_ids else "other's"
+        label = f"block {physical}" + (f": {state}" if state else "")
+        _cell(fig, 4, rows - physical, label, None if state else COLORS["kv"])
     for x, heading in ((0.65, "sequence"), (2.65, "block table"), (4.65, "pool")):
         fig.add_annotation(x=x, y=rows + 0.85, text=heading, showarrow=False)
     fig.update_xaxes(visible=False, range=[-0.1, 5.4], fixedrange=True)
     fig.update_yaxes(visible=False, range=[0.4, rows + 1.2], fixedrange=True)
-    fig.update_layout(margin={"l": 4, "r": 4, "t": 4, "b": 4})
-    free = sorted(set(range(pool.num_blocks)) - set(held))
     alt = (
-        f"Logical blocks {_listing(held.values(), sort=True)} of a sequence map to physical blocks "
-        f"{_listing(table.block_ids)}, in this order. Free: {_listing(free) or 'none'}."
+        f"Logical blocks {listing(range(len(table.block_ids)))} of a sequence map to physical blocks "
+        f"{listing(table.block_ids)}, in this order. Free: {listing(free) or 'none'}."
     )
-    rows_ = [[logical, physical] for logical, physical in enumerate(table.block_ids)]
-    return describe(fig, alt, ["logical block", "physical block"], rows_)
+    return describe(fig, alt, (["logical block", "physical block"], list(map(list, enumerate(table.block_ids)))))
+
+
+def _cell(fig, x, y, text, color):
+    line = {"color": color or COLORS["free"], "width": 2, "dash": "solid" if color else "dot"}
+    fig.add_shape(type="rect", x0=x, x1=x + 1.3, y0=y - 0.36, y1=y + 0.36, line=line)
+    fig.add_annotation(x=x + 0.65, y=y, text=text, showarrow=False, font={"size": 13})
 
 
 def paging_explorer(block_size, lengths, common_prefix):
-    """Slots and blocks of four sequences, and unused slots against table entries over all block sizes."""
+    """Slots and blocks of sequences, and unused slots against table entries over all block sizes."""
+    require_names(len(lengths))
     tables = place(lengths, block_size, common_prefix)
     sweep = {size: counts(place(lengths, size, common_prefix)) for size in BLOCK_SIZES}
+    reserved = -(-max(lengths) // BLOCK_SIZES[-1]) * BLOCK_SIZES[-1]
     fig = make_subplots(rows=2, row_heights=[0.52, 0.48], vertical_spacing=0.24)
     fig.update_layout(template=TEMPLATE, height=490, barmode="overlay")
-    _add_bars(fig, _block_bars(tables), row=1, col=1)
-    _slot_axes(fig, len(tables), 16, row=1, col=1)
+    add_bars(fig, block_bars(tables), row=1, col=1)
+    slot_axes(fig, len(tables), reserved, row=1, col=1)
     _add_sweep(fig, sweep, block_size)
-    _add_key(fig, "slots by sequence, with block numbers", _kinds(tables))
-    describe(fig, _paged_alt(tables), *_paged_table(tables))
-    return fig, _sentence(tables, min(common_prefix, *lengths[:2]))
+    add_key(fig, "slots by sequence, with block numbers", kinds_of(tables))
+    ends = [sweep[BLOCK_SIZES[0]], sweep[BLOCK_SIZES[-1]]]
+    alt = (
+        f"{_paged_alt(tables)} From block size {BLOCK_SIZES[0]} to {BLOCK_SIZES[-1]}, table entries go from "
+        f"{ends[0]['entries']} to {ends[1]['entries']}, unused slots from {ends[0]['unused']} to {ends[1]['unused']}."
+    )
+    by_size = [[size, n["entries"], n["unused"], n["blocks"]] for size, n in sweep.items()]
+    sizes = (["block size", "table entries", "unused slots", "physical blocks"], by_size)
+    describe(fig, alt, _paged_table(tables), sizes)
+    return fig, _sentence(tables, common_prefix, len(lengths) * reserved)
+
+
+def _add_sweep(fig, sweep, block_size):
+    now = sweep[block_size]
+    lines = (("entries", "table entries", "cost"), ("unused", "unused slots", "unused"))
+    for key, label, color in lines:
+        fig.add_trace(
+            go.Scatter(
+                x=[str(size) for size in sweep],
+                y=[n[key] for n in sweep.values()],
+                mode="lines+markers",
+                marker={"size": [13 if size == block_size else 6 for size in sweep], "color": COLORS[color]},
+                line={"color": COLORS[color], "width": 2},
+                cliponaxis=False,
+                hovertemplate="block size %{x}: %{y} " + label + "<extra></extra>",
+            ),
+            row=2,
+            col=1,
+        )
+        # The larger number above its dot, the smaller one below, each in the colour of its line.
+        above = now[key] == max(now["unused"], now["entries"])
+        fig.add_annotation(
+            **{"x": list(sweep).index(block_size), "y": now[key], "xref": "x2", "yref": "y2", "yshift": 18 if above else -18},
+            **{"text": f"<b>{now[key]}</b>", "showarrow": False, "font": {"color": COLORS[color]}},
+        )
+    key = "   ".join(f'<span style="color:{COLORS[color]}">●</span> {label}' for _, label, color in lines)
+    fig.add_annotation(
+        **{"x": 0, "y": 1, "xref": "x2 domain", "yref": "y2 domain", "xanchor": "left", "yanchor": "bottom"},
+        **{"text": key, "showarrow": False, "font": {"size": 13}},
+    )
+    top = max(max(n["entries"], n["unused"]) for n in sweep.values())
+    fig.update_xaxes(title_text="block size (tokens)", type="category", fixedrange=True, row=2, col=1)
+    fig.update_yaxes(title_text="count", range=[-0.22 * top, 1.25 * top], nticks=4, fixedrange=True, row=2, col=1)
+
+
+def _sentence(tables, common_prefix, reserved_slots):
+    n, size = counts(tables), tables[0].pool.block_size
+    text = (
+        f"Blocks of {size}: {plural(n['blocks'], 'physical block')} give {plural(n['slots'], 'slot')}, {n['unused']} "
+        f"of them unused (reserving takes {reserved_slots}); the tables have {plural(n['entries'], 'entry')}."
+    )
+    common = min(common_prefix, *(table.num_tokens for table in tables[:2]))
+    cut = f" (they hold only {common})" if common < common_prefix else ""
+    shared = n["entries"] - n["blocks"]
+    twice = common - shared * size
+    if shared:
+        rest = f"; {twice} {'is' if twice == 1 else 'are'} stored twice" if twice else ""
+        with_tokens = f"{shared * size} of their {plural(common, 'common token')}"
+        return f"{text} A and B share {plural(shared, 'block')} with {with_tokens}{cut}{rest}."
+    if common:
+        alike = f"{plural(common, 'common token')} of A and B{cut}"
+        return f"{text} The {alike} {'fills' if common == 1 else 'fill'} no whole block: nothing is shared."
+    return text
+
+
+def _paged_alt(tables):
+    n = counts(tables)
+    return (
+        f"Sequences of {listing(table.num_tokens for table in tables)} tokens hold {n['blocks']} physical blocks "
+        f"of {plural(tables[0].pool.block_size, 'slot')}, {plural(n['slots'], 'slot')} in all; {n['unused']} unused. "
+        f"Blocks held by both A and B: {n['entries'] - n['blocks']}."
+    )
+
+
+def _paged_table(tables):
+    rows = [
+        [name, table.num_tokens, listing(table.block_ids), table.unused_slots]
+        for name, table in zip(NAMES, tables, strict=False)
+    ]
+    return ["sequence", "tokens", "block table", "unused slots"], rows
 
 
 def time_by_block_size(samples, baseline):
@@ -147,136 +227,4 @@ def time_by_block_size(samples, baseline):
     listed = "; ".join(f"{size}: {ratio:.2f}" for size, ratio in ratios.items())
     alt = f"Time of one decode step's attention by block size, relative to blocks of {baseline}. {listed}."
     rows = [[size, f"{median(samples[int(size)]) * 1e3:.2f}", f"{ratio:.2f}"] for size, ratio in ratios.items()]
-    return describe(fig, alt, ["block size", "median time (ms)", f"relative to {baseline}"], rows)
-
-
-def _add_sweep(fig, sweep, block_size):
-    now = sweep[block_size]
-    for key, label, color in (("unused", "unused slots", "unused"), ("entries", "table entries", "cost")):
-        above = now[key] == max(now["unused"], now["entries"])
-        fig.add_trace(
-            go.Scatter(
-                x=[str(size) for size in sweep],
-                y=[n[key] for n in sweep.values()],
-                mode="lines+markers+text",
-                marker={"size": [13 if size == block_size else 6 for size in sweep], "color": COLORS[color]},
-                line={"color": COLORS[color], "width": 2},
-                text=[str(now[key]) if size == block_size else "" for size in sweep],
-                textposition="top center" if above else "bottom center",
-                cliponaxis=False,
-                hovertemplate="block size %{x}: %{y} " + label + "<extra></extra>",
-            ),
-            row=2,
-            col=1,
-        )
-    key = "   ".join(
-        f'<span style="color:{COLORS[color]}">●</span> {label}'
-        for color, label in (("cost", "table entries"), ("unused", "unused slots"))
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x2 domain", "yref": "y2 domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
-    fig.update_xaxes(title_text="block size (tokens)", type="category", fixedrange=True, row=2, col=1)
-    fig.update_yaxes(title_text="count", range=[-12, 76], tickvals=[0, 32, 64], fixedrange=True, row=2, col=1)
-
-
-def _sentence(tables, common):
-    n, size = counts(tables), tables[0].pool.block_size
-    plural = "block" if n["blocks"] == 1 else "blocks"
-    text = (
-        f"Blocks of {size}: {n['blocks']} physical {plural} give {n['slots']} slots, {n['unused']} of them unused; "
-        f"the tables have {n['entries']} entries."
-    )
-    shared = n["entries"] - n["blocks"]
-    if shared:
-        return f"{text} A and B share {shared} {'block' if shared == 1 else 'blocks'} of their {common} common tokens."
-    if common:
-        return f"{text} A and B have {common} tokens in common, which fill no whole block: nothing is shared."
-    return text
-
-
-def _paged_alt(tables):
-    n = counts(tables)
-    lengths = [table.num_tokens for table in tables]
-    shared = n["entries"] - n["blocks"]
-    return (
-        f"Sequences of {_listing(lengths)} tokens hold {n['blocks']} physical blocks of {tables[0].pool.block_size} "
-        f"slots, {n['slots']} slots in all; {n['unused']} slots are unused. Blocks held by both A and B: {shared}."
-    )
-
-
-def _paged_table(tables):
-    rows = [
-        [name, table.num_tokens, _listing(table.block_ids), table.unused_slots]
-        for name, table in zip(NAMES, tables, strict=False)
-    ]
-    return ["sequence", "tokens", "block table", "unused slots"], rows
-
-
-def _block_bars(tables):
-    """(row, first slot, width, kind, label) of each piece of each block, full part before empty part."""
-    size = tables[0].pool.block_size
-    for name, table in zip(NAMES, tables, strict=False):
-        for logical, physical in enumerate(table.block_ids):
-            start = logical * size
-            used = min(size, table.num_tokens - start)
-            kind = "shared" if table.pool.ref_counts[physical] > 1 else "kv"
-            yield name, start, used, kind, str(physical)
-            if used < size:
-                yield name, start + used, size - used, "unused", ""
-
-
-def _kinds(tables):
-    return [kind for kind in ("kv", "shared", "unused") if any(bar[3] == kind for bar in _block_bars(tables))]
-
-
-def _add_bars(fig, bars, **where):
-    bars = list(bars)
-    for kind in ("kv", "shared", "unused"):
-        rows = [bar for bar in bars if bar[3] == kind]
-        fig.add_trace(
-            go.Bar(
-                orientation="h",
-                y=[row[0] for row in rows],
-                # A gap parts the blocks; a border would need the page's colour.
-                base=[row[1] + GAP for row in rows],
-                x=[row[2] - 2 * GAP for row in rows],
-                text=[row[4] for row in rows],
-                textposition="inside",
-                textangle=0,
-                insidetextanchor="middle",
-                insidetextfont={"color": "white", "size": 11},
-                marker={"color": COLORS[kind], "opacity": 0.45 if kind == "unused" else 1.0},
-                customdata=[row[2] for row in rows],
-                hovertemplate="%{y}: slots %{customdata}, block %{text}<extra></extra>",
-            ),
-            **where,
-        )
-
-
-def _slot_axes(fig, num_rows, num_slots, **where):
-    step = max(1, num_slots // 4)
-    ticks = list(range(0, num_slots + 1, step))
-    plain = {"showgrid": False, "fixedrange": True, **where}
-    fig.update_xaxes(title_text="slot (one token each)", range=[0, num_slots], tickvals=ticks, **plain)
-    fig.update_yaxes(title_text="sequence", categoryarray=list(NAMES[:num_rows])[::-1], **plain)
-
-
-def _add_key(fig, text, kinds):
-    names = {"kv": "K and V", "shared": "shared K and V", "unused": "unused"}
-    key = "   ".join(f'<span style="color:{COLORS[kind]}">■</span> {names[kind]}' for kind in kinds)
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": f"{text}<br>{key}", "align": "left", "showarrow": False, "font": {"size": 13}},
-    )
-
-
-def _cell(fig, x, y, text, color):
-    line = {"color": color or COLORS["free"], "width": 2, "dash": "solid" if color else "dot"}
-    fig.add_shape(type="rect", x0=x, x1=x + 1.3, y0=y - 0.36, y1=y + 0.36, line=line)
-    fig.add_annotation(x=x + 0.65, y=y, text=text, showarrow=False, font={"size": 13})
-
-
-def _listing(items, sort=False):
-    return ", ".join(str(item) for item in (sorted(items) if sort else items))
+    return describe(fig, alt, (["block size", "median time (ms)", f"relative to {baseline}"], rows))

@@ -1,8 +1,8 @@
 """The look that all figures share: colours by meaning, axes, and the words that stand for a figure.
 
-Colours are from Okabe and Ito's palette, which colour-blind readers can tell apart, darkened or lightened where
-needed for 3:1 contrast on white as well as on the site's dark background. The same thing has the same colour on
-every page. Fonts and grid lines take their colours from the page, so that one figure serves light and dark.
+Colours follow Okabe and Ito's palette, which colour-blind readers can tell apart, darkened or lightened to 3:1
+contrast on white as well as on the site's dark background (a test computes it). The same thing has the same colour
+on every page. Fonts and grid lines take their colours from the page, so that one figure serves light and dark.
 """
 
 import sys
@@ -13,8 +13,8 @@ import plotly.io as pio
 COLORS = {
     "kv": "#2b83ba",  # K and V of one request
     "shared": "#00926b",  # K and V that several requests reference
-    "unused": "#a9a9a9",  # allocated, holds nothing
-    "free": "#a9a9a9",  # not allocated
+    "unused": "#868686",  # allocated, holds nothing
+    "free": "#868686",  # not allocated
     "prefill": "#d0610e",
     "decode": "#2b83ba",
     "weights": "#9a6fb0",
@@ -46,10 +46,10 @@ def figure(height: int = 300, **layout) -> go.Figure:
     return go.Figure(layout={"template": TEMPLATE, "height": height, **layout})
 
 
-def describe(fig: go.Figure, alt: str, columns: list[str], rows: list[list]) -> go.Figure:
-    """Give `fig` its alt text (what it shows, in a sentence or two) and the table of what is drawn.
+def describe(fig: go.Figure, alt: str, *tables: tuple[list[str], list[list]]) -> go.Figure:
+    """Give `fig` its alt text (what it shows, in a sentence or two) and tables of all that is drawn.
 
-    The site shows the table under the figure; its build refuses a figure without alt text.
+    A table is (column names, rows). The site shows them under the figure; its build refuses a figure without alt text.
     """
-    fig.update_layout(meta={"alt": alt, "columns": columns, "rows": rows})
+    fig.update_layout(meta={"alt": alt, "tables": [{"columns": columns, "rows": rows} for columns, rows in tables]})
     return fig

@@ -24,7 +24,7 @@ _CACHE_LINE_BYTES = 64
 
 
 def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale=None):
-    """Attention of one new token a sequence over its cached tokens, read through a block table.
+    """One decode step of attention over cached tokens, read through a block table.
 
     - `query`: (num_seqs, num_heads, head_dim) float32; head_dim 64 or 128.
     - `key_cache`, `value_cache`: (num_blocks, num_kv_heads, block_size, head_dim), C-contiguous, both float32 or
@@ -45,7 +45,7 @@ def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale
     if half:  # Numba has no float16 on a CPU: hand over the bits
         key_cache, value_cache = key_cache.view(np.uint16), value_cache.view(np.uint16)
     out = np.zeros(query.shape, np.float32)
-    kernel = _kernel(query.shape[2], half)
+    kernel = compile_kernel(query.shape[2], half)
     kernel(
         np.ascontiguousarray(query) * np.float32(scale),
         key_cache,
@@ -58,7 +58,7 @@ def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale
 
 
 @functools.cache
-def _kernel(head_dim, half):
+def compile_kernel(head_dim, half):
     """Compile for one head_dim, so that every inner loop has a constant length, and one cache dtype."""
     elements_per_line = _CACHE_LINE_BYTES // (2 if half else 4)
 

@@ -18,7 +18,7 @@ _TILE = 32  # tokens
 
 
 def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale=None):
-    """Attention of one new token a sequence over its cached tokens, read through a block table.
+    """One decode step of attention over cached tokens, read through a block table.
 
     - `query`: (num_seqs, num_heads, head_dim) float32; head_dim 64 or 128.
     - `key_cache`, `value_cache`: (num_blocks, num_kv_heads, block_size, head_dim), C-contiguous, both float32 or

@@ -9,7 +9,7 @@ from servelab.kernels.checks.attention import check_arguments
 
 
 def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale=None):
-    """Attention of one new token a sequence over its cached tokens, read through a block table.
+    """One decode step of attention over cached tokens, read through a block table.
 
     - `query`: (num_seqs, num_heads, head_dim) float32.
     - `key_cache`, `value_cache`: (num_blocks, num_kv_heads, block_size, head_dim), both float32 or both float16
@@ -24,28 +24,33 @@ def paged_attention(query, key_cache, value_cache, block_tables, seq_lens, scale
 
     Source: PagedAttention, Kwon et al. 2023, arXiv:2309.06180, section 4.1.
     """
-    scale = check_arguments(query, key_cache, value_cache, block_tables, seq_lens, scale, compiled=False)
+    arrays = (query, key_cache, value_cache, block_tables, seq_lens)
+    scale = check_arguments(*arrays, scale, compiled=False)
     out = np.empty_like(query)
     for seq, seq_len in enumerate(seq_lens):
-        keys = gather(key_cache, block_tables[seq], seq_len)  # (num_kv_heads, seq_len, head_dim)
+        keys = gather(key_cache, block_tables[seq], seq_len)
         values = gather(value_cache, block_tables[seq], seq_len)
         out[seq] = attend(query[seq], keys, values, scale)
     return out
 
 
 def gather(cache, block_table, seq_len):
-    """Copy one sequence's tokens out of the cache, in order and in float32: (num_kv_heads, seq_len, head_dim)."""
+    """Copy one sequence's tokens out of the cache, in order and in float32.
+
+    Returns (num_kv_heads, seq_len, head_dim).
+    """
     _, num_kv_heads, block_size, head_dim = cache.shape
-    blocks = cache[block_table[: -(-seq_len // block_size)]]  # (blocks, num_kv_heads, block_size, head_dim)
+    # (blocks, num_kv_heads, block_size, head_dim)
+    blocks = cache[block_table[: -(-seq_len // block_size)]]
     tokens = blocks.swapaxes(0, 1).reshape(num_kv_heads, -1, head_dim)
     return tokens[:, :seq_len].astype(np.float32)
 
 
 def attend(query, keys, values, scale):
-    """Softmax attention of one sequence: each group of query heads over the keys and values of its KV head."""
+    """Softmax attention of one sequence: each group of heads over its KV head."""
     num_kv_heads, _, head_dim = keys.shape
-    grouped = query.reshape(num_kv_heads, -1, head_dim)  # (num_kv_heads, group, head_dim)
-    scores = scale * (grouped @ keys.swapaxes(1, 2))  # (num_kv_heads, group, seq_len)
+    grouped = query.reshape(num_kv_heads, -1, head_dim)  # (kv heads, group, head_dim)
+    scores = scale * (grouped @ keys.swapaxes(1, 2))  # (kv heads, group, seq_len)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     return (weights @ values).reshape(query.shape)  # (num_heads, head_dim)

@@ -6,7 +6,7 @@
   const MISSING = "This figure's script could not be loaded; its numbers stand in the table below.";
   const LOST = "The link names a setting that this figure does not have; here is its start.";
 
-  // The document (figure and sentence) at one index an axis; the same steps as first_state in render.py.
+  // The document (figure and sentence) at one index an axis; the same steps as state_at in states.py.
   function stateAt(content, indices) {
     const document = {};
     for (const [path, axes, values, rows] of content.leaves) {
@@ -38,7 +38,7 @@
     return result;
   }
 
-  function fillTable(table, meta) {
+  function fillTables(details, tables) {
     const row = (cells, tag) => {
       const tr = document.createElement("tr");
       for (const cell of cells) {
@@ -49,8 +49,10 @@
       }
       return tr;
     };
-    table.tHead.replaceChildren(row(meta.columns, "th"));
-    table.tBodies[0].replaceChildren(...meta.rows.map((cells) => row(cells, "td")));
+    details.querySelectorAll("table").forEach((table, i) => {
+      table.tHead.replaceChildren(row(tables[i].columns, "th"));
+      table.tBodies[0].replaceChildren(...tables[i].rows.map((cells) => row(cells, "td")));
+    });
   }
 
   class Figure {
@@ -106,8 +108,9 @@
     readAddress() {
       this.note = "";
       const [name, settings] = location.hash.slice(1).split(/:(.*)/s);
-      if (name !== this.name || settings === undefined) return;
-      for (const setting of settings.split(";")) {
+      if (!this.controls.length || name !== this.name || settings === undefined) return;
+      this.indices = this.start(); // a link that names some settings means the start for the others
+      for (const setting of settings.split(";").filter(Boolean)) {
         const [axisName, label] = setting.split(/=(.*)/s);
         const axis = this.content.axes.findIndex((candidate) => candidate.name === axisName);
         const index = axis < 0 ? -1 : this.content.axes[axis].options.indexOf(safeDecode(label));
@@ -147,7 +150,7 @@
       if (this.text.textContent !== sentence) this.text.textContent = sentence;
       const meta = figure.layout.meta;
       this.plot.setAttribute("aria-label", meta.alt);
-      fillTable(this.root.querySelector("table"), meta);
+      fillTables(this.root.querySelector(".sl-table"), meta.tables);
       if (!window.Plotly) {
         this.plot.textContent = MISSING;
         return;
