@@ -10,10 +10,10 @@ NOTEBOOKS := $(wildcard chapters/*.ipynb solutions/*.ipynb)
 ROOT_MAY := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lock bench notebooks lint clean
+.PHONY: help book test lab lock bench bench-gpu notebooks lint clean
 
 help: ## print this list
-	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "%-10s %s\n", $$1 ":", $$2 }' $(MAKEFILE_LIST)
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "%-10s %s\n", $$1 ":", $$2 }' $(MAKEFILE_LIST)
 
 book: $(INSTALLED) ## build the site and serve it at http://127.0.0.1:8000 (PORT=8001 for another port)
 	@$(BIN)/python tools/serve.py --port $(PORT)
@@ -29,7 +29,10 @@ lock: ## renew requirements.txt from requirements.in
 	@$(PYTHON) tools/lock.py
 
 bench: $(INSTALLED) ## measure this machine, write bench/*.json
-	@set -e; for script in $(wildcard tools/bench_*.py); do $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out tools/bench_gpu.py,$(wildcard tools/bench_*.py)); do $(BIN)/python $$script; done
+
+bench-gpu: $(INSTALLED) ## measure this machine's CUDA GPU, write bench/gpu.json
+	@$(BIN)/python tools/bench_gpu.py
 
 notebooks: $(INSTALLED) ## run chapters and solutions again, put them in the committed form, make the exercises
 	@$(BIN)/python tools/notebooks.py execute $(NOTEBOOKS)

@@ -146,14 +146,25 @@ def test_part_ids_start_with_their_exercise():
 
 
 def test_an_unknown_part_raises_with_near_matches():
-    with pytest.raises(ValueError, match=r"part_id is '8-3z', which no exercise has; did you mean 8-3"):
+    every = "its parts are 8-3a, 8-3b, 8-3c, 8-3d, 8-3e, 8-3f$"
+    with pytest.raises(ValueError, match=f"part_id is '8-3z', which exercise 8-3 does not have; {every}"):
         check("8-3z", 1)
-    with pytest.raises(ValueError, match=r"did you mean .*8-3a"):
-        hint("8-3-a")
+    with pytest.raises(ValueError, match=f"part_id is '8-3', a whole exercise; {every}"):
+        check("8-3", 1)
+    with pytest.raises(ValueError, match=r"part_id is '8-3-A', which no exercise has; did you mean 8-3a"):
+        hint("8-3-A")
     with pytest.raises(ValueError, match="exercise_id is '9-1'"):
         parts("9-1")
     with pytest.raises(ValueError, match="part_id is 7"):
         find_part(7)
+
+
+def test_ids_may_be_in_capitals(capsys):
+    check(" 8-3F", "c")
+    hint("8-3F")
+    hint("8-3f")
+    out = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in out] == ["8-3f", "8-3f, hint 1 of 3", "8-3f, hint 2 of 3"]
 
 
 def test_under_pytest_a_verdict_other_than_right_also_raises(monkeypatch):

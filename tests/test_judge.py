@@ -1,6 +1,8 @@
 """The judge of answers, on a toy part: n + 1."""
 
+import asyncio
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -60,6 +62,23 @@ def test_endless_recursion_is_an_exception():
     assert "raised RecursionError: maximum recursion depth exceeded" in judge(toy(), recurses).text
 
 
+@pytest.mark.parametrize("error", [SystemExit(1), GeneratorExit(), asyncio.CancelledError(), BaseException("odd")])
+def test_no_exception_of_the_function_ends_the_kernel(error):
+    def leaves(n):
+        raise error
+
+    text = judge(toy(), leaves).text
+    assert "your function raised" in text
+    assert type(error).__name__ in text
+
+
+def test_exit_is_reported():
+    def leaves(n):
+        sys.exit("bye")
+
+    assert '    n = 1\n    your function raised SystemExit: bye\n    at: sys.exit("bye")' in judge(toy(), leaves).text
+
+
 def test_the_line_shown_is_the_learners_own():
     def reads(n):
         return json.loads("{")
@@ -75,10 +94,14 @@ def test_an_interrupt_gets_through():
         judge(toy(), interrupted)
 
 
+NO_FLOATS = "Whole numbers come from `//`; `/`, `np.ceil` and float factors make floats."
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (lambda n: float(n + 1), "returned 2.0. Wanted: one int. Whole numbers come from `//`; `/` makes a float."),
+        (lambda n: float(n + 1), f"returned 2.0. Wanted: one int. {NO_FLOATS}"),
+        (lambda n: np.ceil(n + 0.5), f"returned 2.0. Wanted: one int. {NO_FLOATS}"),
         (lambda n: [n + 1], "returned [2]. Wanted: one int."),
         (lambda n: str(n + 1), "returned '2'. Wanted: one int."),
         (lambda n: n == 1, "returned True. Wanted: one int."),
@@ -96,6 +119,44 @@ def test_wrong_length():
     assert "returned [1.5, 1]. Wanted: two ints. Whole numbers" in judge(part, lambda n: (n + 0.5, n)).text
 
 
+def test_an_iterator_is_told_to_become_a_list():
+    part = toy(expected=lambda n: [n, n], returns="two ints", wrong=())
+
+    def yields(n):
+        yield from (n, n)
+
+    note = "Put list(...) around it, or use `return`, not `yield`."
+    said = f"generator object test_an_iterator_is_told_to_become_a_list.<locals>.yields>. Wanted: two ints. {note}"
+    assert judge(part, yields).text.splitlines()[2].endswith(said)
+    for answer in (lambda n: (n for _ in range(2)), lambda n: map(abs, [n, n]), lambda n: zip([n], [n], strict=True)):
+        text = judge(part, answer).text
+        assert text.endswith(note)
+        assert "0x" not in text
+
+
+def test_state_kept_between_calls_is_named():
+    part = toy(expected=lambda n: [n, n + 1], wrong=())
+    collected = []
+
+    def in_a_global(n):
+        collected.extend((n, n + 1))
+        return collected
+
+    def in_a_default(n, found=[]):  # noqa: B006
+        found += [n, n + 1]
+        return found
+
+    def in_a_default_that_breaks(n, calls=[]):  # noqa: B006
+        calls.append(n)
+        return [n, n + 1] if len(calls) < 5 else calls[len(calls)]
+
+    for answer in (in_a_global, in_a_default):
+        assert "answers differently: it remembers earlier calls" in judge(part, answer).text
+    assert "raised IndexError" in judge(part, in_a_default_that_breaks).text
+    for answer in (lambda n: [n, n], lambda n: iter([n]), lambda n: [float("nan")] * 2, lambda n: n / 0):
+        assert "earlier calls" not in judge(part, answer).text
+
+
 def test_a_missing_return_is_not_called_untouched():
     def forgets(n):
         n + 1
@@ -108,6 +169,22 @@ def test_a_wrong_signature_is_refused(answer):
     verdict = judge(toy(), answer)
     assert verdict.kind == "misuse"
     assert "the function must take (n), in this order; yours takes (" in verdict.message
+
+
+def test_parameters_in_another_order_are_named():
+    part = toy(lambda items, step: [item // step for item in items], book=(([4], 2),), others=(), draw=None, wrong=())
+    for answer in (lambda step, items: [item // step for item in items], lambda step, numbers: [step, *numbers]):
+        verdict = judge(part, answer)
+        assert verdict.kind == "misuse"
+        assert verdict.message.startswith("the parameters are in another order: yours takes (step, ")
+        assert verdict.message.endswith("wanted is (items, step).")
+    assert judge(part, lambda things, by: [thing // by for thing in things]).right
+    assert "'int' object is not iterable" in judge(part, lambda by, things: [thing // by for thing in things]).text
+
+
+def test_a_right_answer_stays_right_whatever_its_parameters_are_called():
+    part = toy(lambda a, b: a * b, book=((5, 7),), others=(), draw=None, wrong=())
+    assert judge(part, lambda b, a: a * b).right
 
 
 def test_other_parameter_names_and_defaults_are_fine():

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +29,22 @@ def test_a_region_becomes_a_stub_of_its_indentation(maker):
 def test_an_assignment_keeps_its_name(maker):
     source = '### BEGIN SOLUTION\nbest = "b"  # because\n### END SOLUTION\ncheck("8-3f", best)'
     assert maker.without_solutions(source) == 'best = ...  # your answer here\ncheck("8-3f", best)'
+
+
+def notebook(*sources):
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(source) for source in sources])
+
+
+def test_the_title_says_exercise(maker):
+    made = maker.exercise(notebook("# Solution 1-2: a Solution\n\n# Solution", "# Solution"))
+    sources = [cell.source for cell in nbformat.reads(made, as_version=4).cells]
+    assert sources == ["# Exercise 1-2: a Solution\n\n# Solution", "# Solution"]
+
+
+@pytest.mark.parametrize("title", ["# Exercise 1-2: blocks", "# Solutions", "Text\n# Solution 1-2", "## Solution 1-2"])
+def test_another_title_is_refused(maker, title):
+    with pytest.raises(ValueError, match="the first line must start with '# Solution'"):
+        maker.exercise(notebook(title))
 
 
 @pytest.mark.parametrize(

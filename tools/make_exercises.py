@@ -3,12 +3,14 @@
     python tools/make_exercises.py            write every exercise
     python tools/make_exercises.py --check    only compare; exit 1 and name each exercise that differs
 
-What stands between `### BEGIN SOLUTION` and `### END SOLUTION` becomes a stub. Cells tagged `solution` are left
-out. Cells that call `check` keep the output of the right answer, which nbval compares; all other outputs go.
+The title's word "Solution" becomes "Exercise". What stands between `### BEGIN SOLUTION` and `### END SOLUTION`
+becomes a stub. Cells tagged `solution` are left out. Cells that call `check` keep the output of the right answer,
+which nbval compares; all other outputs go.
 """
 
 import argparse
 import ast
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -52,6 +54,14 @@ def without_solutions(source):
     return "\n".join(kept)
 
 
+def titled(cell):
+    """The source of the first cell with the exercise's title. Raises `ValueError` if it is not "# Solution ..."."""
+    source, found = re.subn(r"\A# Solution\b", "# Exercise", cell.source)
+    if not found:
+        raise ValueError(f"the first line must start with '# Solution', not {cell.source.partition(chr(10))[0]!r}")
+    return source
+
+
 def calls_check(source):
     """Whether the cell's last line checks an answer."""
     return source.rstrip().rpartition("\n")[2].startswith("check(")
@@ -64,6 +74,7 @@ def add_tag(cell, tag):
 def exercise(notebook):
     """The text of the exercise that belongs to the solved `notebook`. Changes the notebook."""
     notebook.cells = [cell for cell in notebook.cells if "solution" not in cell.metadata.get("tags", [])]
+    notebook.cells[0].source = titled(notebook.cells[0])
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue

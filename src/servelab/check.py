@@ -30,7 +30,8 @@ def check(part_id: str, answer) -> None:
 
 def hint(part_id: str) -> None:
     """Print the next of three hints; the call after the third says so, the one after that starts again."""
-    hints = find_part(part_id).hints
+    part = find_part(part_id)
+    part_id, hints = part.id, part.hints
     given = _hints_given.get(part_id, 0)
     if given == len(hints):
         print(f"{part_id}: you have seen all {len(hints)} hints. Run this again for the first one.")

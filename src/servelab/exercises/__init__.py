@@ -22,11 +22,18 @@ def parts(exercise_id: str) -> tuple[Part | Choice, ...]:
 
 
 def find_part(part_id: str) -> Part | Choice:
-    """The part called `part_id`, such as "8-3a". An unknown one raises `ValueError` with near matches."""
-    exercise_id = re.sub(r"[a-z]$", "", str(part_id))
-    searched = [exercise_id] if exercise_id in exercise_ids() else exercise_ids()
-    known = {part.id: part for exercise in searched for part in parts(exercise)}
-    if part_id not in known:
-        near = get_close_matches(str(part_id), known, n=3) or sorted(known)
-        raise ValueError(f"part_id is {part_id!r}, which no exercise has; did you mean {', '.join(near)}?")
-    return known[part_id]
+    """The part called `part_id`, such as "8-3a" or "8-3A".
+
+    Any other id raises `ValueError`: with the parts of the exercise it names, or else with near matches.
+    """
+    wanted = str(part_id).strip().lower()
+    exercise_id = re.sub(r"[a-z]$", "", wanted)
+    exists = exercise_id in exercise_ids()
+    known = {part.id: part for exercise in ([exercise_id] if exists else exercise_ids()) for part in parts(exercise)}
+    if wanted in known:
+        return known[wanted]
+    if exists:
+        problem = "a whole exercise" if wanted == exercise_id else f"which exercise {exercise_id} does not have"
+        raise ValueError(f"part_id is {part_id!r}, {problem}; its parts are {', '.join(known)}")
+    near = get_close_matches(wanted, known, n=3) or sorted(known)
+    raise ValueError(f"part_id is {part_id!r}, which no exercise has; did you mean {', '.join(near)}?")

@@ -8,11 +8,13 @@ import copy
 import dis
 import inspect
 import io
+import sys
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from servelab.exercises.part import Choice, Part
-from servelab.exercises.values import cut, equal, plain, same_form, shown
+from servelab.exercises.values import cut, equal, plain, same_form, shown, without_address
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Outcome:
 
     case: tuple
     value: object = None  # plain
-    error: Exception | None = None
+    error: BaseException | None = None
     printed: str = ""
 
 
@@ -79,6 +81,9 @@ def judge_function(part: Part, function) -> tuple[str, str]:
     ]
     if not off:
         return "right", "right."
+    problem = order_problem(part, function)
+    if problem:
+        return "misuse", problem
     known = known_mistake(part, outcomes)
     if known:
         return "known mistake", known
@@ -88,7 +93,8 @@ def judge_function(part: Part, function) -> tuple[str, str]:
             "the check also uses numbers that the text does not name."
         )
     book_is_right = not any(outcome.case in part.book for outcome, _ in off)
-    return "off", counter_example(part, *off[0], book_is_right)
+    outcome, want = off[0]
+    return "off", counter_example(part, outcome, want, book_is_right, run(function, outcome.case))
 
 
 def call_problem(part: Part, function) -> str | None:
@@ -108,14 +114,50 @@ def call_problem(part: Part, function) -> str | None:
     return None
 
 
+def order_problem(part: Part, function) -> str | None:
+    """Says that parameters with the expected names stand in another order, or None."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    places = {name: place for place, name in enumerate(part.arguments)}
+    if all(places.get(name, place) == place for place, name in enumerate(signature.parameters)):
+        return None
+    return f"the parameters are in another order: yours takes {signature}, wanted is ({', '.join(part.arguments)})."
+
+
+@contextlib.contextmanager
+def exit_raises():
+    """In Jupyter `exit()` asks the shell to stop the kernel. Here it raises `SystemExit`, as in plain Python."""
+    ipython = sys.modules.get("IPython")  # not imported: where it is not loaded, there is no such `exit`
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None:
+        yield
+        return
+
+    def ask_exit():
+        raise SystemExit
+
+    shell.ask_exit = ask_exit  # covers the method
+    try:
+        yield
+    finally:
+        vars(shell).pop("ask_exit", None)
+
+
 def run(function, case) -> Outcome:
-    """Call `function` on a copy of the arguments: it may change them. What it prints is kept back."""
+    """Call `function` on a copy of the arguments: it may change them. What it prints is kept back.
+
+    Whatever it raises is its own, `SystemExit` too; only an interrupt gets through.
+    """
     outcome = Outcome(case)
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), exit_raises():
         try:
             outcome.value = plain(function(*copy.deepcopy(case)))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             outcome.error = error
     outcome.printed = printed.getvalue()
     return outcome
@@ -154,8 +196,11 @@ def is_constant(outcomes: list[Outcome]) -> bool:
     return all(outcome.error is None and equal(outcome.value, first, 0) for outcome in outcomes)
 
 
-def counter_example(part: Part, outcome: Outcome, want, book_is_right: bool) -> str:
-    """The smallest input on which the answer is off, and what the learner's function made of it."""
+def counter_example(part: Part, outcome: Outcome, want, book_is_right: bool, again: Outcome) -> str:
+    """The smallest input on which the answer is off, and what the learner's function made of it.
+
+    `again` is what it made of the same input later: something else, if it keeps state between calls.
+    """
     start = "right on the book's numbers, not on all others." if book_is_right else "not right yet."
     given = zip(part.arguments, outcome.case, strict=True)
     lines = [
@@ -169,9 +214,19 @@ def counter_example(part: Part, outcome: Outcome, want, book_is_right: bool) -> 
         if part.picture and same_form(outcome.value, want):
             drawn = part.picture(outcome.case, outcome.value) or ""
             lines += [f"    {line}" for line in drawn.splitlines()]
+    if gist(again) != gist(outcome):
+        lines.append(
+            "    called with the same arguments again, it answers differently: it remembers earlier calls. "
+            "Does it change a global, or a default such as `[]`?"
+        )
     if outcome.printed:
         lines.append(f"    it printed {shown(outcome.printed)}")
     return "\n".join(lines)
+
+
+def gist(outcome: Outcome) -> str:
+    """What two calls with the same arguments must have in common."""
+    return without_address(repr(type(outcome.error) if outcome.error else outcome.value))
 
 
 def form_note(part: Part, outcome: Outcome, want) -> str:
@@ -181,8 +236,10 @@ def form_note(part: Part, outcome: Outcome, want) -> str:
     if outcome.value is None:
         return ". Does every path through it end in a `return`?"
     note = f". Wanted: {part.returns}."
+    if isinstance(outcome.value, Iterator):
+        note += " Put list(...) around it, or use `return`, not `yield`."
     if has_float(outcome.value) and not has_float(want):
-        note += " Whole numbers come from `//`; `/` makes a float."
+        note += " Whole numbers come from `//`; `/`, `np.ceil` and float factors make floats."
     return note
 
 
@@ -190,7 +247,7 @@ def has_float(value) -> bool:
     return any(map(has_float, value)) if isinstance(value, list) else isinstance(value, float)
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """The traceback's last line and, where it can be found, the line of the function that raised."""
     text = cut(traceback.format_exception_only(error)[-1].strip())
     frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is `run` itself

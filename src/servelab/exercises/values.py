@@ -1,6 +1,7 @@
 """Answers as values: one form for what may come as a list, a tuple or an array, and when two are equal."""
 
 import math
+import re
 from typing import SupportsIndex
 
 
@@ -49,7 +50,12 @@ def equal(value, wanted, rel_tolerance: float) -> bool:
 
 
 def shown(value) -> str:
-    return cut(repr(value))
+    return cut(without_address(repr(value)))
+
+
+def without_address(text: str) -> str:
+    """`text` without the places in memory that Python names: they say nothing and change from call to call."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def cut(text: str, limit: int = 200) -> str:

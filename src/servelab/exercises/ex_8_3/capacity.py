@@ -7,10 +7,15 @@ p the block size and t the bytes of a token.
 from servelab import catalog, memory
 from servelab.exercises.part import Part, Wrong
 from servelab.memory import num_blocks
-from servelab.units import GB, GIB, MIB
+from servelab.units import GB, GIB, KIB, MIB
 
 # Counting the last token and always adding a block are the same: ceil((n + 1) / p) = n // p + 1.
 LAST_TOKEN = "Is a block always added? Which output token is never fed back, so that it leaves no KV?"
+ROUNDED_DOWN = "you leave out a partly filled last block. Its tokens need it."
+ROUNDED_APART = "you round input and output up apart. Output goes on in the block where the input ends."
+SLOTS_FORGOTTEN = "token_bytes is for one token. For how many tokens does a block have room?"
+BLOCKS = "these are blocks. How many slots does one have, and how many bytes does a slot take?"
+SLOTS = "these are slots. How many bytes does one of them take?"
 TOKEN_BYTES = memory.kv_bytes_per_token(catalog.model("qwen3-8b"))
 OTHER_TOKEN_BYTES = [
     memory.kv_bytes_per_token(catalog.model("qwen3-0.6b")),
@@ -51,7 +56,7 @@ def draw_shared(random):
 def in_other_units(right):
     """The right answer in units other than bytes, exact or cut to whole ones."""
     mistakes = []
-    for name, unit in (("MiB", MIB), ("GiB", GIB), ("GB", GB)):
+    for name, unit in (("KiB", KIB), ("MiB", MIB), ("MB", 10**6), ("GiB", GIB), ("GB", GB)):
         message = f"this is in {name}. Bytes are wanted: leave out the last division."
         mistakes += [
             Wrong(name, lambda *case, unit=unit: right(*case) / unit, message),
@@ -66,7 +71,8 @@ INDEPENDENT = Part(
     returns="one int, in bytes",
     expected=independent_bytes,
     book=tuple((requests, 8192, 256, 16, TOKEN_BYTES) for requests in (8, 16, 32)),
-    others=((1, 3, 2, 4, 10), (1, 3, 1, 4, 10), (2, 4, 2, 4, 10), (3, 5, 3, 4, 10), (3, 16, 16, 8, 100)),
+    others=((1, 3, 2, 4, 10), (1, 3, 1, 4, 10), (2, 4, 1, 4, 10), (2, 4, 2, 4, 10), (3, 5, 3, 4, 10),
+            (3, 16, 16, 8, 100)),
     draw=draw_independent,
     wrong=(
         *in_other_units(independent_bytes),
@@ -77,7 +83,12 @@ INDEPENDENT = Part(
         Wrong("no blocks, last output token counted", lambda b, i, o, p, t: b * (i + o) * t,
               "think about two things: requests hold whole blocks, and not every output token is fed back."),
         Wrong("rounded down", lambda b, i, o, p, t: b * ((i + o - 1) // p) * p * t,
-              "you leave out a partly filled last block. Its tokens need it."),
+              ROUNDED_DOWN),
+        Wrong("input and output rounded apart",
+              lambda b, i, o, p, t: b * (num_blocks(i, p) + num_blocks(o - 1, p)) * p * t, ROUNDED_APART),
+        Wrong("input and output rounded apart, last output token counted",
+              lambda b, i, o, p, t: b * (num_blocks(i, p) + num_blocks(o, p)) * p * t,
+              ROUNDED_APART + " And not every output token is fed back."),
         Wrong("rounded once", lambda b, i, o, p, t: num_blocks(b * (i + o - 1), p) * p * t,
               "you round up once for the whole batch. Each request has a last block of its own."),
         Wrong("input only", lambda b, i, o, p, t: b * num_blocks(i, p) * p * t,
@@ -86,8 +97,9 @@ INDEPENDENT = Part(
               "this is what one request holds. How many are there?"),
         Wrong("K and V twice", lambda b, i, o, p, t: 2 * independent_bytes(b, i, o, p, t),
               "twice too much: token_bytes already counts K and V, in all layers."),
-        Wrong("slots", lambda b, i, o, p, t: independent_bytes(b, i, o, p, 1),
-              "these are slots. How many bytes does one of them take?"),
+        Wrong("slots forgotten", lambda b, i, o, p, t: b * blocks(i, o, p) * t, SLOTS_FORGOTTEN),
+        Wrong("blocks", lambda b, i, o, p, t: b * blocks(i, o, p), BLOCKS),
+        Wrong("slots", lambda b, i, o, p, t: independent_bytes(b, i, o, p, 1), SLOTS),
     ),
     hints=(
         "Go from tokens to blocks, from blocks to slots, from slots to bytes; then count the requests.",
@@ -113,8 +125,8 @@ SHARED = Part(
     returns="one int, in bytes",
     expected=shared_bytes,
     book=tuple((requests, 8192, 256, 6144, 16, TOKEN_BYTES) for requests in (8, 16, 32)),
-    others=((1, 6, 2, 4, 4, 10), (2, 5, 1, 4, 4, 10), (2, 6, 4, 5, 4, 10), (2, 6, 2, 3, 4, 10),
-            (3, 9, 4, 8, 4, 10)),
+    others=((1, 6, 2, 4, 4, 10), (2, 5, 1, 4, 4, 10), (2, 8, 1, 4, 4, 10), (2, 6, 4, 5, 4, 10),
+            (2, 6, 2, 3, 4, 10), (3, 9, 4, 8, 4, 10)),
     draw=draw_shared,
     wrong=(
         *in_other_units(shared_bytes),
@@ -137,8 +149,17 @@ SHARED = Part(
         Wrong("last output token counted",
               paged_shared(full, lambda i, o, s, p: num_blocks(i + o, p) - full(s, p)),
               "a block too many where the KV just fills its last block. " + LAST_TOKEN),
-        Wrong("slots", lambda b, i, o, s, p, t: shared_bytes(b, i, o, s, p, 1),
-              "these are slots. How many bytes does one of them take?"),
+        Wrong("prefix shared in tokens",
+              lambda b, i, o, s, p, t: independent_bytes(b, i, o, p, t) - (b - 1) * s * t,
+              "you share the prefix token by token. Only blocks that it fills completely are shared."),
+        Wrong("rounded down",
+              paged_shared(full, lambda i, o, s, p: (i + o - 1) // p - full(s, p)), ROUNDED_DOWN),
+        Wrong("input and output rounded apart",
+              paged_shared(full, lambda i, o, s, p: num_blocks(i, p) - full(s, p) + num_blocks(o - 1, p)),
+              ROUNDED_APART),
+        Wrong("slots forgotten", lambda b, i, o, s, p, t: shared_bytes(b, i, o, s, p, t) // p, SLOTS_FORGOTTEN),
+        Wrong("blocks", lambda b, i, o, s, p, t: shared_bytes(b, i, o, s, p, 1) // p, BLOCKS),
+        Wrong("slots", lambda b, i, o, s, p, t: shared_bytes(b, i, o, s, p, 1), SLOTS),
     ),
     hints=(
         "Two kinds of blocks: those that exist once for all, and those that each request has for itself.",

@@ -76,7 +76,7 @@ PRICE_OF_ONE = Choice(
     options={
         "a": "No two requests can share a prefix any more.",
         "b": "Each token takes more KV bytes.",
-        "c": "Every token needs a table entry and an allocation of its own.",
+        "c": "Every token needs a table entry of its own, and attention jumps at each.",
         "d": "Room must be reserved in advance for the longest possible output.",
     },
     right="c",
