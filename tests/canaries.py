@@ -11,7 +11,8 @@ class Guarded:
     def __init__(self, array, fill=None):
         if fill is None:
             fill = np.nan if array.dtype.kind == "f" else 77
-        self.whole = np.full(array.size + 2 * MARGIN, fill, array.dtype)
+        self.whole = np.empty(array.size + 2 * MARGIN, array.dtype)
+        self.whole[...] = fill
         self.array = self.whole[MARGIN:-MARGIN].reshape(array.shape)
         self.array[...] = array
         self.margins = self._margin_bytes()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from servelab.figures import paging
+from servelab import catalog
+from servelab.figures import batching, paging
 from servelab.figures.style import COLORS
 
 LENGTHS = (9, 13, 5, 15)
@@ -77,3 +78,25 @@ def luminance(color):
 def test_colors_stand_out_in_light_and_dark(meaning, background):
     light, dark = sorted((luminance(COLORS[meaning]), luminance(background)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 3
+
+
+def test_reads_explorer_says_what_the_library_computes():
+    qwen = catalog.model("qwen3-8b")
+    fig, text = batching.reads_explorer(qwen, 2048, "hbm", 64)
+    assert text == (
+        "Batch 64: an output token reads 0.22 GiB of weights and 0.281 GiB of KV from HBM. "
+        "KV is the larger part from batch 51 on: more requests save little now."
+    )
+    assert fig.layout.meta["tables"][0]["rows"][0] == [1, "14.1", "0.281", "14.4"]
+    assert "KV becomes the larger part at batch 13." in batching.reads_explorer(qwen, 8192, "hbm", 1)[1]
+    fig, text = batching.reads_explorer(qwen, 8192, "rom", 4)
+    assert "reads 0 GiB of weights and 1.12 GiB of KV" in text
+    assert {sum(column) for column in zip(*(bar.y for bar in fig.data), strict=True)} == {1.125}
+
+
+def test_batch_sweep_and_rows_state_their_ends():
+    rows = catalog.record("batch-sweep").where(condition="2k_no_prefix")
+    fig = batching.batch_sweep(rows, [8.6, 9.1, 11.1, 19.2])
+    assert "from 26.3 to 29.6 ms" in fig.layout.meta["alt"]
+    fig = batching.time_per_row({1: 2e-3, 64: 8e-3})
+    assert fig.layout.meta["tables"][0]["rows"] == [[1, "2.00", "1.00", "1.000"], [64, "8.00", "4.00", "0.062"]]

@@ -5,6 +5,7 @@ import json
 import re
 import statistics
 from contextlib import contextmanager
+from urllib.parse import quote
 
 import pytest
 import serve
@@ -13,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from servelab.states import state_at
 
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
+EXPLORERS = {"paging": CHAPTER, "reads": "chapters/8-2-1-batching.html"}  # name: page
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
@@ -108,15 +110,23 @@ def test_every_page(browser, site_url, viewport, scheme):
             assert axe_faults(page) == [], path
 
 
-def test_explorers_redraw_in_time(browser, site_url, record_property):
-    with visiting(browser, site_url, CHAPTER) as page:
-        controls = page.locator(".sl-control input, .sl-control select").all()
-        assert len(controls) == 3
+def test_the_tests_know_every_explorer():
+    pages_with = {path for path in pages() if "sl-controls" in (serve.SITE / path).read_text(encoding="utf-8")}
+    assert pages_with == set(EXPLORERS.values())
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_explorers_redraw_in_time(browser, site_url, name, record_property):
+    with visiting(browser, site_url, EXPLORERS[name]) as page:
+        controls = page.locator(f"#{name} :is(.sl-control input, .sl-control select)").all()
+        assert controls
         # Other tests run beside this one; a slow spell of theirs is no fault of the page.
         for attempt in range(1, 4):
             times = [time for control in controls for time in control.evaluate(REDRAW_TIMES)]
             p50, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-            record_property(f"redraw, try {attempt}", f"p50 {p50:.0f} ms, p95 {p95:.0f} ms of {len(times)} inputs")
+            record_property(
+                f"redraw of {name}, try {attempt}", f"p50 {p50:.0f} ms, p95 {p95:.0f} ms of {len(times)} inputs"
+            )
             if p95 <= REDRAW_P95_MS:
                 return
     pytest.fail(f"p95 from input to redraw is {p95:.0f} ms in the last of three tries; at most {REDRAW_P95_MS}")
@@ -127,17 +137,18 @@ def words(markup):
     return re.sub(r"<[^>]*>", "", markup)
 
 
-def test_every_state_is_what_python_computed(browser, site_url):
-    with visiting(browser, site_url, CHAPTER) as page:
-        figure = page.locator("#paging")
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_every_state_is_what_python_computed(browser, site_url, name):
+    with visiting(browser, site_url, EXPLORERS[name]) as page:
+        figure = page.locator(f"#{name}")
         content = json.loads(figure.locator(".sl-data").text_content())
         for indices in itertools.product(*(range(len(axis["options"])) for axis in content["axes"])):
             settings = (
-                f"{axis['name']}={axis['options'][i]}" for axis, i in zip(content["axes"], indices, strict=True)
+                f"{axis['name']}={quote(axis['options'][i])}" for axis, i in zip(content["axes"], indices, strict=True)
             )
-            page.evaluate("hash => { location.hash = hash }", f"paging:{';'.join(settings)}")
+            page.evaluate("hash => { location.hash = hash }", f"{name}:{';'.join(settings)}")
             drawn = ",".join(map(str, indices))
-            page.wait_for_function("d => document.querySelector('#paging').dataset.drawn === d", arg=drawn)
+            page.wait_for_function(f"d => document.querySelector('#{name}').dataset.drawn === d", arg=drawn)
             state = state_at(content, list(indices))
             shown = figure.evaluate(
                 """figure => ({
@@ -159,8 +170,9 @@ def test_every_state_is_what_python_computed(browser, site_url):
             }
 
 
-def test_every_control_is_reached_by_keyboard(browser, site_url):
-    with visiting(browser, site_url, CHAPTER) as page:
+@pytest.mark.parametrize("path", EXPLORERS.values())
+def test_every_control_is_reached_by_keyboard(browser, site_url, path):
+    with visiting(browser, site_url, path) as page:
         wanted = page.evaluate(
             """() => {
                 const all = document.querySelectorAll('.sl-figure :is(input, select, button, summary)');
