@@ -155,9 +155,9 @@ def _add_sweep(fig, sweep, block_size):
             col=1,
         )
         # The larger number above its dot, the smaller one below, each in the colour of its line.
-        above = now[key] == max(now["unused"], now["entries"])
+        shift = 18 if now[key] == max(now["unused"], now["entries"]) else -18
         fig.add_annotation(
-            **{"x": list(sweep).index(block_size), "y": now[key], "xref": "x2", "yref": "y2", "yshift": 18 if above else -18},
+            **{"x": list(sweep).index(block_size), "y": now[key], "xref": "x2", "yref": "y2", "yshift": shift},
             **{"text": f"<b>{now[key]}</b>", "showarrow": False, "font": {"color": COLORS[color]}},
         )
     key = "   ".join(f'<span style="color:{COLORS[color]}">●</span> {label}' for _, label, color in lines)
