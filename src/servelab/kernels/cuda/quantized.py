@@ -43,7 +43,7 @@ def write_quantized(key, value, key_cache, value_cache, slot_mapping, kv_dtype):
     for new, cache in ((key, key_cache), (value, value_cache)):
         on_device = cuda.to_device(cache)
         write[(num_tokens, num_kv_heads, head_dim // 32), 32](
-            np.ascontiguousarray(new), *_views(on_device, kv_dtype), slots
+            np.ascontiguousarray(new), *typed_views(on_device, kv_dtype), slots
         )
         on_device.copy_to_host(cache)
 
@@ -73,14 +73,14 @@ def paged_attention_quantized(query, key_cache, value_cache, block_tables, seq_l
     group = num_heads // key_cache.shape[1]
     heads = max(size for size in range(1, _MAX_HEADS + 1) if group % size == 0)
     kernel = _compiled(head_dim, heads, kv_dtype)
-    caches = [view for cache in (key_cache, value_cache) for view in _views(cuda.to_device(cache), kv_dtype)]
+    caches = [view for cache in (key_cache, value_cache) for view in typed_views(cuda.to_device(cache), kv_dtype)]
     query, block_tables, seq_lens = map(np.ascontiguousarray, (query, block_tables, seq_lens))
     out = np.empty(query.shape, np.float32)
     kernel[(num_seqs, num_heads // heads), head_dim](query, *caches, block_tables, seq_lens, np.float32(scale), out)
     return out
 
 
-def _views(cache, kv_dtype):
+def typed_views(cache, kv_dtype):
     """One buffer on the GPU, seen twice: as codes, and as float16, of which every 17th (q4_0: 9th) is a scale."""
     return cache.view(_CODE_DTYPES[kv_dtype]), cache.view(np.float16)
 
