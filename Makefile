@@ -10,7 +10,7 @@ NOTEBOOKS := $(wildcard chapters/*.ipynb solutions/*.ipynb)
 ROOT_MAY := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lock bench bench-gpu notebooks lint clean
+.PHONY: help book test lab lock bench bench-gpu train notebooks lint clean
 
 help: ## print this list
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "%-10s %s\n", $$1 ":", $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lock: ## renew requirements.txt from requirements.in
 
 bench: $(INSTALLED) ## measure this machine, write bench/*.json
 	@set -e; for script in $(filter-out tools/bench_gpu.py,$(wildcard tools/bench_*.py)); do $(BIN)/python $$script; done
+
+train: $(INSTALLED) ## train the retrieval model again, into _build/retrieval (some minutes a seed)
+	@$(BIN)/python tools/train_retrieval.py
 
 bench-gpu: $(INSTALLED) ## measure this machine's CUDA GPU, write bench/gpu.json
 	@$(BIN)/python tools/bench_gpu.py

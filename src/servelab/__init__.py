@@ -13,7 +13,7 @@ PLAIN_MODULES = (
     *("batching", "catalog", "check", "cost", "engine", "latency", "memory"),
     *("offload", "planning", "quality", "quantization", "retention", "reuse", "service", "speculation", "units"),
 )
-_HEAVY_MODULES = ("explore", "figures", "kernels", "measure")
+_HEAVY_MODULES = ("explore", "figures", "kernels", "measure", "model")
 
 
 def __getattr__(name):
