@@ -97,6 +97,13 @@ def test_the_command_writes_what_loads(tmp_path, capsys):
     assert "its weights differ from the shipped ones" in capsys.readouterr().out
 
 
+def test_lengths_between_powers_of_two():
+    _, progress = train(0, replace(BRIEF, max_records=5))
+    assert list(progress.reached) == [2, 4, 5]
+    with pytest.raises(ValueError, match="max_records is 1; it must be an integer from 2 to 1024"):
+        replace(BRIEF, max_records=1)
+
+
 def test_no_seed_succeeds(tmp_path, capsys):
     with pytest.raises(SystemExit, match="No seed succeeded; nothing is written"):
         train_retrieval.main(["--seeds", "1", "--out", str(tmp_path / "none")], replace(BRIEF, max_steps=0))

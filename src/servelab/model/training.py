@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from servelab.checks import require_int
 from servelab.model import retrieval
 from servelab.model.config import DecoderConfig
 from servelab.model.decoder import Decoder
@@ -51,6 +52,9 @@ class Recipe:
     warmup_steps: int = 150
     final_steps: int = 500  # at the full length, while the learning rates fall to zero
     max_steps: int = 3000  # before that
+
+    def __post_init__(self):
+        require_int("max_records", self.max_records, minimum=self.first_records, maximum=retrieval.MAX_RECORDS)
 
 
 RECIPE = Recipe()  # of the shipped model
@@ -171,7 +175,7 @@ def train(seed: int, recipe: Recipe = RECIPE, watch=lambda progress: None) -> tu
             if progress.num_records == recipe.max_records:
                 progress.steps_left = recipe.final_steps
             else:
-                progress.num_records *= 2
+                progress.num_records = min(2 * progress.num_records, recipe.max_records)
                 progress.accuracy = 0.0
                 progress.reached[progress.num_records] = progress.step
         watch(progress)
