@@ -31,7 +31,7 @@ lock: ## renew requirements.txt from requirements.in
 bench: $(INSTALLED) ## measure this machine, write bench/*.json
 	@set -e; for script in $(filter-out tools/bench_gpu.py,$(wildcard tools/bench_*.py)); do $(BIN)/python $$script; done
 
-train: $(INSTALLED) ## train the retrieval model again, into _build/retrieval (some minutes a seed)
+train: $(INSTALLED) ## train the retrieval model again, three seeds, into _build/retrieval (about 25 minutes)
 	@$(BIN)/python tools/train_retrieval.py
 
 bench-gpu: $(INSTALLED) ## measure this machine's CUDA GPU, write bench/gpu.json

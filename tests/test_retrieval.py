@@ -136,13 +136,13 @@ def share_right(model, num_records, num_tasks, num_tokens=3):
     return sum(task.is_correct(generate(model, task.prompt_ids, num_tokens)) for task in tasks) / num_tasks
 
 
-@pytest.mark.parametrize(("num_records", "num_tasks"), [(2, 60), (16, 60), (128, 60), (512, 20)])
+@pytest.mark.parametrize(("num_records", "num_tasks"), [(2, 60), (16, 60), (128, 60), (512, 10)])
 def test_the_shipped_model_answers(model, num_records, num_tasks):
     assert share_right(model, num_records, num_tasks) >= 0.9
 
 
 def test_the_shipped_model_goes_on(model):
-    assert share_right(model, 128, 20, num_tokens=47) >= 0.6  # twelve records, every token right
+    assert share_right(model, 128, 15, num_tokens=47) >= 0.8  # twelve records, every token right
 
 
 def test_transformers_says_the_same(model):
