@@ -6,19 +6,18 @@ that 64 requests run nearly all the time. Each size runs in a process of its own
 
 import argparse
 import json
-import os
 import random
 import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
+
+from report import write_report
 
 from servelab import measure
 from servelab.cost import StepCost
 from servelab.engine import Request, simulate
 
-OUTPUT = Path(__file__).resolve().parent.parent / "bench" / "engine.json"
 STEP_COST = StepCost(26.22e-3, 30.4e-6, 3e-9)
 RATE = 6.0  # requests a second
 
@@ -69,9 +68,7 @@ def main():
             f"{num_requests:8} {r['wall_s']:10.2f} {r['cpu_s']:10.2f} {1e3 * r['cpu_s'] / num_requests:17.3f}"
             f" {r['peak_bytes'] / 1e6:9.0f} {r['steps']:10} {r['simulated_s']:12.0f}"
         )
-    OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps({"machine": measure.machine(), "results": results}, indent=1) + "\n")
-    print(f"wrote {os.path.relpath(OUTPUT)}")
+    write_report("engine", {"machine": measure.machine(), "results": results})
 
 
 if __name__ == "__main__":

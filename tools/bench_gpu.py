@@ -6,15 +6,13 @@ written, and what share of the measured bandwidth of a plain copy that is. Witho
 """
 
 import argparse
-import json
-import os
 import statistics
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import torch
 from numba import cuda as numba_cuda
+from report import write_report
 from torch.nn.functional import scaled_dot_product_attention
 
 from servelab import measure
@@ -23,7 +21,6 @@ from servelab.kernels import cuda
 BATCH, CONTEXT, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE = 64, 8192, 32, 8, 128, 16
 LAUNCHES = 10  # between two events, so that launching one hides behind running another
 COPY, SDPA = "device copy", "torch SDPA, contiguous f16"
-OUTPUT = Path(__file__).resolve().parent.parent / "bench" / "gpu.json"
 
 
 def contestants():
@@ -177,9 +174,7 @@ def main():
         ratio = f"{speedup[name]:12.2f}" if results[name]["speedup_over_sdpa"] else ""
         share = rate / copy_bytes_per_s
         print(f"{name:28} {1e3 * medians[name]:8.3f} {rate / 1e9:8.1f} {share:8.2f}  {ratio}")
-    OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps({"machine": hardware(), "results": results}, indent=1) + "\n")
-    print(f"wrote {os.path.relpath(OUTPUT)}")
+    write_report("gpu", {"machine": hardware(), "results": results})
 
 
 if __name__ == "__main__":

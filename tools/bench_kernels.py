@@ -13,17 +13,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when the libraries ar
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import argparse
-import json
 import statistics
-from pathlib import Path
 
 import numba
 import numpy as np
+from report import write_report
 
 from servelab import measure
 from servelab.kernels import cpu, reference
-
-OUTPUT = Path(__file__).resolve().parent.parent / "bench" / "kernels.json"
 
 
 def copy_on_write():
@@ -136,9 +133,7 @@ def main():
     print(f"{'kernel':26} {'contestant':32}       ms     GB/s  speedup")
     machine = measure.machine("numpy", "numba") | {"threads": {"numba": numba.get_num_threads()}}
     results = {name: bench(name, args.rounds) for name in GROUPS}
-    OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps({"machine": machine, "kernels": results}, indent=1) + "\n")
-    print(f"wrote {os.path.relpath(OUTPUT)}")
+    write_report("kernels", {"machine": machine, "kernels": results})
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ slower, which would flatter us.)
 """
 
 import argparse
-import json
-import os
 import statistics
-from pathlib import Path
 
 import numba
 import numpy as np
 import torch
+from report import write_report
 from torch.nn.functional import scaled_dot_product_attention
 
 from servelab import measure
@@ -23,7 +21,6 @@ from servelab.kernels import cpu
 NUM_SEQS, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE = 4, 32, 8, 128, 16
 BASELINE = "torch SDPA, contiguous f32"
 READ = "streaming read of the f32 bytes"
-OUTPUT = Path(__file__).resolve().parent.parent / "bench" / "paged_attention.json"
 
 
 def contestants(context):
@@ -99,9 +96,7 @@ def main():
     machine = measure.machine("numpy", "numba", "torch")
     machine["threads"] = {"numba": numba.get_num_threads(), "torch": torch.get_num_threads()}
     results = {context: bench(context, args.rounds) for context in args.context}
-    OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps({"machine": machine, "baseline": BASELINE, "context": results}, indent=1) + "\n")
-    print(f"wrote {os.path.relpath(OUTPUT)}")
+    write_report("paged_attention", {"machine": machine, "baseline": BASELINE, "context": results})
 
 
 if __name__ == "__main__":

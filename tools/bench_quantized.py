@@ -6,13 +6,11 @@ compiler does not vectorize.
 """
 
 import argparse
-import json
-import os
 import statistics
-from pathlib import Path
 
 import numba
 import numpy as np
+from report import write_report
 
 from servelab import measure
 from servelab.kernels import assembly, cpu
@@ -20,7 +18,6 @@ from servelab.quantization import dequantize, quantize
 
 NUM_SEQS, NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE = 4, 32, 8, 128, 16
 BASELINE = "f32"
-OUTPUT = Path(__file__).resolve().parent.parent / "bench" / "quantized.json"
 
 
 def contestants(context):
@@ -117,9 +114,7 @@ def main():
     print("context  KV in                  MB       ms  fewer bytes  speedup (both against f32)")
     results = {context: bench(context, args.rounds) for context in args.context}
     report = {"machine": machine, "baseline": BASELINE, "context": results, "conversions": conversions()}
-    OUTPUT.parent.mkdir(exist_ok=True)
-    OUTPUT.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"wrote {os.path.relpath(OUTPUT)}")
+    write_report("quantized", report)
 
 
 if __name__ == "__main__":

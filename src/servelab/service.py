@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from servelab import memory
 from servelab.checks import require_int, require_number
 from servelab.engine import BlockPool, CostExecutor, Engine, Request, Scheduler, Trace
 
@@ -136,7 +137,7 @@ class Admission:
         return None
 
     def _blocks(self, request: Request) -> int:
-        return -(-request.max_written_tokens // self.block_size)
+        return memory.num_blocks(request.max_written_tokens, self.block_size)
 
 
 def serve(
@@ -176,7 +177,7 @@ def load_curve(rates, count, prompt, max_tokens, step_cost, deadline_s, max_runn
     curve = []
     for rate in rates:
         requests = requests_at(fixed_arrivals(rate, count), prompt, max_tokens)
-        blocks = max(1, sum(-(-request.max_written_tokens // 16) for request in requests))
+        blocks = max(1, sum(memory.num_blocks(request.max_written_tokens, 16) for request in requests))
         trace, _ = serve(requests, Scheduler(BlockPool(blocks, 16), policy, max_running, **scheduler), step_cost)
         results = outcomes(trace)
         curve.append(Load(rate, completion_rate(results, trace.total_s), goodput(results, deadline_s, trace.total_s)))

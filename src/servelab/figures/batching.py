@@ -67,21 +67,7 @@ def batch_sweep(rows, predicted_ms):
         ("measured step", [row["decode_step_ms"] for row in rows], "decode"),
         ("reads at full bandwidth", predicted_ms, "weights"),
     )
-    for name, values, color in lines:
-        fig.add_trace(
-            go.Scatter(
-                x=batches,
-                y=values,
-                mode="lines+markers",
-                line={"color": COLORS[color], "width": 2},
-                marker={"size": 8},
-                hovertemplate="batch %{x}: %{y:.2f} ms, " + name + "<extra></extra>",
-            )
-        )
-        fig.add_annotation(
-            **{"x": len(batches) - 1, "y": values[-1], "text": name, "showarrow": False, "xanchor": "right"},
-            **{"yshift": 14, "font": {"color": COLORS[color], "size": 13}},
-        )
+    _add_lines(fig, batches, lines, "batch %{x}: %{y:.2f} ms")
     fig.update_xaxes(title_text="batch", type="category", fixedrange=True)
     fig.update_yaxes(title_text="decode step (ms)", rangemode="tozero", nticks=5, fixedrange=True)
     table = [
@@ -103,24 +89,11 @@ def time_per_row(seconds):
     rows = list(seconds)
     relative = [seconds[count] / seconds[rows[0]] for count in rows]
     fig = figure(height=300)
-    for name, values, color in (
+    lines = (
         ("one call", relative, "weights"),
         ("each row of it", [value / count for count, value in zip(rows, relative, strict=True)], "decode"),
-    ):
-        fig.add_trace(
-            go.Scatter(
-                x=[str(count) for count in rows],
-                y=values,
-                mode="lines+markers",
-                line={"color": COLORS[color], "width": 2},
-                marker={"size": 8},
-                hovertemplate="%{x} rows: %{y:.3g}, " + name + "<extra></extra>",
-            )
-        )
-        fig.add_annotation(
-            **{"x": len(rows) - 1, "y": values[-1], "text": name, "showarrow": False, "xanchor": "right"},
-            **{"yshift": 14, "font": {"color": COLORS[color], "size": 13}},
-        )
+    )
+    _add_lines(fig, [str(count) for count in rows], lines, "%{x} rows: %{y:.3g}")
     fig.update_xaxes(title_text="rows of the input", type="category", fixedrange=True)
     fig.update_yaxes(title_text="time, one row = 1", rangemode="tozero", nticks=5, fixedrange=True)
     table = [
@@ -132,3 +105,22 @@ def time_per_row(seconds):
         f"{relative[-1] / rows[-1]:.2f} times as long for each row."
     )
     return describe(fig, alt, (["rows", "ms a call", "call, relative", "row, relative"], table))
+
+
+def _add_lines(fig, x, lines, hover):
+    """A line for each (name, values, colour), named at its end."""
+    for name, values, color in lines:
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=values,
+                mode="lines+markers",
+                line={"color": COLORS[color], "width": 2},
+                marker={"size": 8},
+                hovertemplate=f"{hover}, {name}<extra></extra>",
+            )
+        )
+        fig.add_annotation(
+            **{"x": len(x) - 1, "y": values[-1], "text": name, "showarrow": False, "xanchor": "right"},
+            **{"yshift": 14, "font": {"color": COLORS[color], "size": 13}},
+        )

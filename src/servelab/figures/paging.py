@@ -54,10 +54,10 @@ def reserved_slots(lengths, max_length):
     """Counterpart of figure 8-11: each sequence reserves `max_length` slots and fills as many as it has tokens."""
     require_names(len(lengths))
     named = list(zip(NAMES, lengths, strict=False))
-    bars = [(name, 0, length, "kv", name) for name, length in named]
-    bars += [(name, length, max_length - length, "unused", name) for name, length in named]
+    bars = [(name, 0, length, "kv", "") for name, length in named]
+    bars += [(name, length, max_length - length, "unused", "") for name, length in named]
     fig = figure(height=250, barmode="overlay")
-    add_bars(fig, [(*bar[:4], "") for bar in bars])
+    add_bars(fig, bars)
     fig.update_traces(hovertemplate="%{y}: %{customdata[0]} slots<extra></extra>")
     slot_axes(fig, len(lengths), max_length)
     total, used = len(lengths) * max_length, sum(lengths)
