@@ -19,6 +19,7 @@ from servelab.catalog import Accelerator, Model
         ("llama-3.1-8b", 8_030_261_248),
         ("llama-3.1-70b", 70_553_706_496),
         ("smollm2-135m", 134_515_008),
+        ("retrieval", 538_496),  # its card
     ],
 )
 def test_parameters(name, parameters):

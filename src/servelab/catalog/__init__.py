@@ -3,8 +3,13 @@
 `model("qwen3-8b")`, `accelerator("rtx-pro-6000")`, `link("pcie5-x16")`, `step_cost("rtx-pro-6000", "qwen3-8b")` and
 `record("batch-sweep")` look things up in the YAML files beside this module. `file=` names a YAML file of your own
 with entries of the same fields; an object of one of the dataclasses works wherever a library function takes one.
+
+After `python -m servelab calibrate`, `accelerator("your-machine")` and `step_cost("your-machine", "retrieval")` are
+what was measured here.
 """
 
+import json
+import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +19,28 @@ from ruamel.yaml import YAML
 from servelab.catalog.entries import Accelerator, Link, Model, Record
 from servelab.checks import require_name
 
-__all__ = ["Accelerator", "Link", "Model", "Record", "accelerator", "link", "model", "names", "record", "step_cost"]
+__all__ = [
+    *("Accelerator", "Link", "Model", "Record", "YOUR_MACHINE"),
+    *("accelerator", "calibration", "calibration_file", "link", "model", "names", "record", "step_cost"),
+]
+
+YOUR_MACHINE = "your-machine"
+
+
+def calibration_file() -> Path:
+    """Where the figures of the reader's machine are kept: `calibration.json` in $SERVELAB_HOME or ~/.servelab."""
+    return Path(os.environ.get("SERVELAB_HOME") or Path.home() / ".servelab") / "calibration.json"
+
+
+def calibration() -> dict:
+    """What `python -m servelab calibrate` has measured here. Raises `ValueError` if it has not been run."""
+    path = calibration_file()
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} does not exist; `python -m servelab calibrate` measures this machine") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); `python -m servelab calibrate` makes it anew") from error
 
 
 @cache
@@ -49,7 +75,12 @@ def model(name: str, file: str | Path | None = None) -> Model:
 
 
 def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
-    """The accelerator called `name`. An unknown name raises `ValueError` with near matches."""
+    """The accelerator called `name`; "your-machine" once it is calibrated.
+
+    An unknown name raises `ValueError` with near matches.
+    """
+    if name == YOUR_MACHINE and file is None:
+        return Accelerator(**calibration()["accelerator"])
     return _look_up("accelerators", Accelerator, name, file)
 
 
@@ -59,13 +90,14 @@ def link(name: str, file: str | Path | None = None) -> Link:
 
 
 def step_cost(accelerator: str, model: str):
-    """The fitted `servelab.cost.StepCost` of a model on an accelerator.
+    """The fitted `servelab.cost.StepCost` of a model on an accelerator, "your-machine" once it is calibrated.
 
     Raises `ValueError` for a pair that was not measured: a fit does not carry over to another device.
     """
     from servelab.cost import StepCost  # the catalog is data; the cost model is not needed to read the rest
 
-    fits = {(fit["accelerator"], fit["model"]): fit for fit in _read("hardware.yaml")["step_costs"]}
+    all_fits = calibration()["step_costs"] if accelerator == YOUR_MACHINE else _read("hardware.yaml")["step_costs"]
+    fits = {(fit["accelerator"], fit["model"]): fit for fit in all_fits}
     if (accelerator, model) not in fits:
         pairs = ", ".join(map(str, fits))
         raise ValueError(f"accelerator is {accelerator!r}, model is {model!r}; it must be a measured pair: {pairs}")

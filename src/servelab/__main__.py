@@ -1,0 +1,143 @@
+"""Commands: `python -m servelab run NAME` and `calibrate`."""
+
+import argparse
+import inspect
+import json
+import sys
+from pathlib import Path
+
+STOPPED = 130  # as a shell reports Ctrl-C
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit status: 0, 1 if it failed, 2 on wrong arguments, 130 after Ctrl-C."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except (ValueError, OSError) as error:
+        print(f"servelab: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    from servelab.experiments import MODULES
+
+    top = argparse.ArgumentParser(prog="servelab", description="The commands of Tokens per Second.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run an experiment of the chapter on this machine")
+    run.add_argument("name", choices=MODULES, metavar="NAME", help=", ".join(MODULES))
+    run.add_argument("--output", type=Path, metavar="FILE", help="report, default runs/NAME.json; its figure beside it")
+    run.add_argument("--model", default="retrieval", help="'retrieval' (default) or the folder of a Qwen3 checkpoint")
+    run.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    run.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default 1: the model is small)")
+    run.add_argument("--fresh", action="store_true", help="begin anew, whatever the report holds")
+    run.add_argument(
+        "--set", action="append", default=[], metavar="OPTION=JSON", help="an option of the experiment's points"
+    )
+    run.set_defaults(command=run_experiment)
+
+    calibrate = commands.add_parser("calibrate", help="measure this machine; under two minutes")
+    calibrate.add_argument("--model", default="retrieval", help="'retrieval' (default) or the folder of a checkpoint")
+    calibrate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    calibrate.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default 1)")
+    calibrate.set_defaults(command=calibrate_machine)
+    return top
+
+
+class Progress:
+    """A progress bar on a terminal, nothing elsewhere; called with (done, total) it moves, as text it says both."""
+
+    def __init__(self, unit: str):
+        from tqdm import tqdm
+
+        self.bar = tqdm(unit=unit, disable=None)
+        self.done = self.total = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self.bar.total = total
+        self.bar.update(done - self.done)
+        self.done, self.total = done, total
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self) -> None:
+        self.bar.close()
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total}"
+
+
+def run_experiment(options: argparse.Namespace) -> int:
+    import torch
+
+    from servelab import experiments
+    from servelab.experiments import run
+    from servelab.experiments.experiment import Subject
+
+    chosen = experiments.experiment(options.name)
+    values = point_options(chosen.points, options.set)
+    path = options.output or Path("runs") / f"{options.name}.json"
+    torch.set_num_threads(options.threads)
+    subject = Subject.load(options.model, options.device)
+    print(chosen.question)
+    with Progress("point") as progress:
+        try:
+            report = run.run(chosen, subject, path, values, options.fresh, progress)
+        except KeyboardInterrupt:
+            progress.close()
+            print(f"Stopped: {progress} points are in {path}. The same command goes on from there.")
+            return STOPPED
+        except OSError as error:
+            progress.close()
+            raise OSError(f"{progress} points are in {path}; the next could not be written: {error}") from error
+    figure = path.with_suffix(".html")
+    chosen.figure(run.rows_of(report)).write_html(figure)
+    if report["step_cost"] is None:
+        print("No prediction: this machine is not calibrated for this model (python -m servelab calibrate).")
+    print(f"{path}: {len(report['rows'])} points. {figure}: their figure.")
+    return 0
+
+
+def point_options(points, assignments: list[str]) -> dict:
+    """Keyword arguments of `points` from OPTION=JSON; raises `ValueError` on an unknown option or no JSON."""
+    known = inspect.signature(points).parameters
+    values = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if name not in known or not equals:
+            raise ValueError(f"--set is {assignment!r}; it must be OPTION=JSON with one of {', '.join(known)}")
+        try:
+            values[name] = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"--set {name} is {text!r}; it must be JSON, such as [1, 2]: {error}") from error
+    return values
+
+
+def calibrate_machine(options: argparse.Namespace) -> int:
+    import torch
+
+    from servelab import calibration
+    from servelab.experiments.experiment import Subject
+
+    torch.set_num_threads(options.threads)
+    subject = Subject.load(options.model, options.device)
+    with Progress("part") as progress:
+        try:
+            result = calibration.calibrate(subject, progress)
+        except KeyboardInterrupt:
+            progress.close()
+            print("Stopped: nothing was changed.")
+            return STOPPED
+    path = calibration.save(result)
+    print(calibration.describe(result))
+    print(f"Kept in {path}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

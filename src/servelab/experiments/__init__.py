@@ -1,0 +1,17 @@
+"""The chapter's experiments, to be run again on the reader's machine: `python -m servelab run NAME`.
+
+Each module holds one `EXPERIMENT`. They run on the shipped retrieval model, which really answers, so that times and
+correct answers come from the same run. `run.run` measures an experiment's points one by one and keeps each.
+"""
+
+from importlib import import_module
+
+from servelab.checks import require_name
+
+MODULES = {"batch-sweep": "batch_sweep"}  # by the name on the command line, in the order of the chapter
+
+
+def experiment(name: str):
+    """The `Experiment` called `name`. An unknown name raises `ValueError` with near matches."""
+    require_name("name", name, MODULES)
+    return import_module(f"servelab.experiments.{MODULES[name]}").EXPERIMENT

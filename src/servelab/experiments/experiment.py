@@ -1,0 +1,68 @@
+"""What an experiment is, and the model it runs on."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from servelab.checks import require_int
+from servelab.model.load import load_checkpoint, load_retrieval
+from servelab.model.retrieval import Task, make_task
+
+RETRIEVAL = "retrieval"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question, the points at which it is measured, and what is drawn.
+
+    name      as on the command line and in the report
+    question  one sentence
+    points    keyword options -> list of points; each a flat dict of JSON values, which says all that `measure` varies.
+              In the order in which they are to run: trials outermost, so that a slow spell of the machine meets all
+    measure   (subject, point) -> flat dict of JSON values
+    predict   (step_cost, point) -> dict with some of the same keys: what the cost model says
+    figure    rows -> Plotly figure, each row a point and its values, with what was predicted as row["predicted"]
+    """
+
+    name: str
+    question: str
+    points: Callable[..., list[dict]]
+    measure: Callable[["Subject", dict], dict]
+    predict: Callable[[object, dict], dict]
+    figure: Callable[[list[dict]], object]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model that an experiment runs on: the shipped one, or a local Qwen3 checkpoint."""
+
+    name: str
+    model: torch.nn.Module
+
+    @classmethod
+    def load(cls, name: str = RETRIEVAL, device: str = "cpu") -> "Subject":
+        """`name` is "retrieval" or the folder of a checkpoint. Raises `ValueError` on a missing or damaged file."""
+        if name == RETRIEVAL:
+            return cls(name, load_retrieval(device))
+        dtype = torch.float32 if device == "cpu" else torch.bfloat16
+        return cls(Path(name).resolve().name, load_checkpoint(name, dtype, device))
+
+    @property
+    def answers(self) -> bool:
+        """Whether it was trained for the retrieval task, so that its answers can be right or wrong."""
+        return self.name == RETRIEVAL
+
+    def task(self, num_records: int, seed: int) -> Task:
+        """A document and a question; only the retrieval model can answer. Raises `ValueError` for any other."""
+        if not self.answers:
+            raise ValueError(f"model is {self.name!r}; it must be {RETRIEVAL!r}, as answers are judged")
+        return make_task(num_records, seed)
+
+    def prompt(self, num_tokens: int, seed: int) -> list[int]:
+        """`num_tokens` token ids that depend on the arguments alone: for times, where no answer is judged."""
+        require_int("num_tokens", num_tokens, minimum=1, maximum=self.model.config.max_position_embeddings)
+        rng = random.Random(f"{num_tokens}/{seed}")
+        return [rng.randrange(self.model.config.vocab_size) for _ in range(num_tokens)]
