@@ -136,7 +136,7 @@ def command(monkeypatch, tmp_path):
 
     def call(doubling, *arguments):
         monkeypatch.setitem(experiments.MODULES, "doubling", "doubling")
-        monkeypatch.setattr(experiments, "experiment", lambda name: doubling.experiment)
+        monkeypatch.setattr(experiments, "find", lambda name: doubling.experiment)
         return commands.main(["run", "doubling", "--output", str(tmp_path / "out.json"), *arguments])
 
     return call

@@ -79,7 +79,7 @@ def run_experiment(options: argparse.Namespace) -> int:
     from servelab.experiments import run
     from servelab.experiments.experiment import Subject
 
-    chosen = experiments.experiment(options.name)
+    chosen = experiments.find(options.name)
     values = point_options(chosen.points, options.set)
     path = options.output or Path("runs") / f"{options.name}.json"
     torch.set_num_threads(options.threads)

@@ -18,7 +18,7 @@ from servelab.cost import StepCost, causal_pairs
 from servelab.engine import Request
 from servelab.experiments.experiment import Subject
 from servelab.experiments.run import reference_step_s, write_report
-from servelab.model.executor import serve
+from servelab.model.serve import serve
 
 ROUNDS = 3
 MATRIX = 2048  # rows and columns of the float32 matrices multiplied

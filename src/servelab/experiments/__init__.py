@@ -8,10 +8,20 @@ from importlib import import_module
 
 from servelab.checks import require_name
 
-MODULES = {"batch-sweep": "batch_sweep"}  # by the name on the command line, in the order of the chapter
+# By the name on the command line, in the order of the chapter.
+MODULES = {
+    "batch-sweep": "batch_sweep",
+    "token-budget": "token_budget",
+    "blocks": "blocks",
+    "agent-replay": "agent_replay",
+    "drafts": "drafts",
+    "capacity": "capacity",
+    "kv-precision": "kv_precision",
+    "serving": "serving",
+}
 
 
-def experiment(name: str):
+def find(name: str):
     """The `Experiment` called `name`. An unknown name raises `ValueError` with near matches."""
     require_name("name", name, MODULES)
     return import_module(f"servelab.experiments.{MODULES[name]}").EXPERIMENT

@@ -5,7 +5,7 @@ import statistics
 from servelab.engine import Request, simulate
 from servelab.experiments.experiment import Experiment, Subject
 from servelab.figures import experiments as figures
-from servelab.model.executor import serve
+from servelab.model.serve import serve
 
 
 def points(batches=(1, 2, 4, 8, 16), contexts=(256, 1024), output_tokens=64, trials=3) -> list[dict]:

@@ -1,0 +1,114 @@
+"""Experiment 8-8: eight questions with the KV cache in different formats; which answers change, and by how little?
+
+Two lengths of document, four questions each; alone and four at a time; two runs. A wrong answer is asked once more
+with the cache in float32, as a service would that checks its answers.
+"""
+
+import torch
+from torch import Tensor
+
+from servelab.checks import require_name
+from servelab.engine import Engine, Request, Row
+from servelab.engine.engine import make_scheduler
+from servelab.experiments.experiment import Experiment, Subject
+from servelab.figures import experiments as figures
+from servelab.model.executor import TorchExecutor
+from servelab.model.kv_formats import FORMATS
+from servelab.model.serve import outputs_of
+
+RECORDS = (128, 512)
+OUTPUT_TOKENS = 46
+FALLBACK = "f32"
+
+
+def points(
+    formats=("f32", "q8_0", "q4_0", "fp8", "q2_0"), concurrencies=(1, 4), trials=2, questions=4, first_seed=0
+) -> list[dict]:
+    """A point for each run, concurrency and format; `questions` for each length of document."""
+    for name in formats:
+        require_name("formats", name, FORMATS)
+    return [
+        {"trial": trial, "concurrency": concurrency, "format": name, "questions": questions, "first_seed": first_seed}
+        for trial in range(trials)
+        for concurrency in concurrencies
+        for name in formats
+    ]
+
+
+class Watched(TorchExecutor):
+    """Keeps for each request the smallest lead that the chosen logit ever had over the second best."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.margins: dict[str, float] = {}
+
+    def sample_rows(self, rows: list[Row], logits: Tensor) -> list[list[int]]:
+        best = logits.topk(2, dim=-1).values  # (rows, 2)
+        for row, lead in zip(rows, (best[:, 0] - best[:, 1]).tolist(), strict=True):
+            self.margins[row.request.id] = min(lead, self.margins.get(row.request.id, float("inf")))
+        return super().sample_rows(rows, logits)
+
+
+def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list[dict]:
+    """Answers to all tasks, `concurrency` at a time, all there at the start."""
+    requests = [Request(name, 0.0, task.prompt_ids, OUTPUT_TOKENS) for name, task in tasks.items()]
+    scheduler = make_scheduler(
+        requests, "chunked", max_running=concurrency, token_budget=4096, chunk=None, num_blocks=None, block_size=16,
+        prefix_caching=False,
+    )  # fmt: skip
+    executor = Watched(subject.model, scheduler.pool.num_blocks, 16, kv_format)
+    engine = Engine(scheduler, executor)
+    for request in requests:
+        engine.add(request)
+    trace, outputs = engine.run(), outputs_of(engine)
+    return [
+        {
+            "task": name,
+            "records": task.document.num_records,
+            "correct": int(task.is_correct(outputs[name])),
+            "margin": executor.margins[name],
+            "seconds": trace[name].finish_s - trace[name].admitted_s,
+        }
+        for name, task in tasks.items()
+    ]
+
+
+def measure(subject: Subject, point: dict) -> dict:
+    tasks = {
+        f"n{records}-r{i}": subject.task(records, point["first_seed"] + i)
+        for records in RECORDS
+        for i in range(point["questions"])
+    }
+    answers = ask(subject, tasks, point["format"], point["concurrency"])
+    wrong = {answer["task"]: tasks[answer["task"]] for answer in answers if not answer["correct"]}
+    retries = ask(subject, wrong, FALLBACK, 1) if wrong and point["format"] != FALLBACK else []
+    return {
+        "right": sum(answer["correct"] for answer in answers),
+        "asked": len(answers),
+        "answers": answers,
+        "retries": retries,
+        "kv_bytes_per_token": kv_bytes(subject, point["format"]),
+    }
+
+
+def kv_bytes(subject: Subject, kv_format: str) -> int:
+    """Bytes that one token leaves in the cache."""
+    config = subject.model.config
+    kind = FORMATS[kv_format]
+    row_bytes = kind.row_size(config.head_dim) * torch.empty((), dtype=kind.dtype).element_size()
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * row_bytes
+
+
+def predict(step_cost, point: dict) -> dict:
+    """A cost model says nothing of answers."""
+    return {}
+
+
+EXPERIMENT = Experiment(
+    name="kv-precision",
+    question="Eight questions with the KV cache in different formats: which answers change, and by how little?",
+    points=points,
+    measure=measure,
+    predict=predict,
+    figure=figures.kv_precision,
+)

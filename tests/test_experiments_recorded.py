@@ -1,0 +1,50 @@
+"""The cost model beside the recorded experiments: each is compared, and the known errors are what they were."""
+
+from collections import defaultdict
+from statistics import median
+
+import pytest
+
+from servelab.cost import StepCost
+from servelab.experiments.recorded import EXPERIMENTS, comparisons, prefill_s
+from servelab.figures.predictions import FIXED_MS, recorded_explorer
+
+
+def errors(fixed_s=None):
+    found = defaultdict(list)
+    for each in comparisons(fixed_s):
+        found[each.experiment, each.quantity].append(each.error)
+    return found
+
+
+def test_what_was_fitted_is_met_and_the_rest_is_off_as_stated():
+    found = errors()
+    assert min(map(abs, found["8-1", "decode step"])) < 0.001  # batch 1 is what was fitted
+    assert median(found["8-1", "prefill"]) == pytest.approx(-0.11, abs=0.01)
+    assert median(found["8-2, chunks", "chunk of 512"]) == pytest.approx(0.59, abs=0.01)
+    assert {experiment for experiment, _ in found} == set(EXPERIMENTS)
+
+
+def test_the_fixed_part_of_the_other_experiment_mends_it():
+    before, after = errors(), errors(12.936e-3)
+    for key in (("8-2, chunks", "chunk of 512"), ("8-2, six requests", "whole request")):
+        assert abs(median(after[key])) < 0.2 < median(before[key])
+
+
+def test_prefill_of_a_batch_fills_each_step_to_the_budget():
+    cost = StepCost(1.0, 0.0, 0.0)
+    assert prefill_s(cost, batch=4, new_tokens=2048, context=0, token_budget=4096) == 2
+    assert prefill_s(cost, batch=3, new_tokens=2048, context=0, token_budget=4096) == 2
+    assert prefill_s(StepCost(0.0, 1.0, 0.0), 3, 100, 0, token_budget=64) == 300
+    assert prefill_s(StepCost(0.0, 0.0, 1.0), 1, 100, 10, token_budget=64) == 100 * 10 + 5050
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_the_figure_draws_every_comparison(experiment):
+    for fixed_ms in FIXED_MS.values():
+        fig, text = recorded_explorer(experiment, fixed_ms)
+        wanted = [each for each in comparisons(fixed_ms / 1e3) if each.experiment == experiment]
+        drawn = [(x, y) for trace in fig.data[3:] for x, y in zip(trace.x, trace.y, strict=True)]
+        assert sorted(drawn) == sorted((each.measured_ms, each.predicted_ms) for each in wanted)
+        assert len(fig.layout.meta["tables"][0]["rows"]) == len(wanted)
+        assert f"{len(wanted)} figures" in text
