@@ -19,6 +19,11 @@ class Row(NamedTuple):
     def positions(self) -> range:
         return range(self.num_computed_tokens, self.num_computed_tokens + self.num_tokens)
 
+    @property
+    def token_ids(self) -> list[int]:
+        """The new tokens; their text must be known."""
+        return self.request.token_ids[self.num_computed_tokens : self.num_computed_tokens + self.num_tokens]
+
 
 class Batch:
     """Rows in the order in which they were scheduled, and what happened on the way.

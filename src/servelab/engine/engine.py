@@ -52,6 +52,7 @@ class Engine:
 
     def add(self, request: Request) -> None:
         """Let `request` arrive at its `arrival_s`, or now if that is past. Refuses what can never run."""
+        self.executor.require_runnable(request)
         self.scheduler.register(request)
         self.requests[request.id] = request
         self._recorder.add(request)
@@ -160,13 +161,31 @@ def simulate(
     evicted from the prefix cache. `requests` are copied: the same ones can be simulated again.
     """
     requests = [request.fresh() for request in requests]
+    limits = (policy, max_running, token_budget, chunk, num_blocks, block_size, prefix_caching)
+    engine = Engine(make_scheduler(requests, *limits), CostExecutor(step_cost), jump)
+    for request in requests:
+        engine.add(request)
+    return engine.run()
+
+
+def make_scheduler(
+    requests: list[Request],
+    policy: str,
+    max_running: int,
+    token_budget: int,
+    chunk: int | None,
+    num_blocks: int | None,
+    block_size: int,
+    prefix_caching: bool,
+) -> Scheduler:
+    """The scheduler that `simulate` describes, with a pool for `requests`."""
     require_int("token_budget", token_budget, minimum=1)
     require_int("max_running", max_running, minimum=1)
     require_int("block_size", block_size, minimum=1)
     if num_blocks is None:
         num_blocks = _enough_blocks(requests, max_running, block_size, prefix_caching)
     is_chunked = policy == "chunked"
-    scheduler = Scheduler(
+    return Scheduler(
         BlockPool(num_blocks, block_size),
         policy,
         max_running,
@@ -174,10 +193,6 @@ def simulate(
         chunk if is_chunked else None,
         prefix_caching,
     )
-    engine = Engine(scheduler, CostExecutor(step_cost), jump)
-    for request in requests:
-        engine.add(request)
-    return engine.run()
 
 
 def _enough_blocks(requests: list[Request], max_running: int, block_size: int, prefix_caching: bool) -> int:

@@ -16,6 +16,9 @@ class StepCostModel(Protocol):
 class Executor(Protocol):
     """What `Engine` asks of an executor. Times are seconds on its own clock, which starts at 0."""
 
+    def require_runnable(self, request: Request) -> None:
+        """Raise `ValueError` if this executor can never run `request`: asked before the engine takes it."""
+
     def now(self) -> float: ...
 
     def wait_until(self, time_s: float) -> None:
@@ -45,6 +48,9 @@ class CostExecutor:
         self.step_cost = step_cost
         self.next_token = next_token
         self._clock_s = 0.0
+
+    def require_runnable(self, request: Request) -> None:
+        """Any will do."""
 
     def now(self) -> float:
         return self._clock_s

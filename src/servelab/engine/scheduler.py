@@ -287,7 +287,7 @@ class Scheduler:
 
     def _fork(self, request: Request, batch: Batch) -> list[Request]:
         """`request`, whose prompt is complete, and its new forks: one running request for each of `n` samples."""
-        forks = [request.fork(fork_id) for fork_id in request.sample_ids[1:]]
+        forks = [request.fork(sample) for sample in range(1, request.n)]
         request.n = 1
         for fork in forks:
             self.requests[fork.id] = fork
