@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from servelab.engine.batch import Batch
+from servelab.engine.batch import Batch, Row
 from servelab.engine.request import Request
 
 
@@ -30,6 +30,8 @@ class Executor(Protocol):
         In this order: copy the blocks `batch.copies`; in each layer write the K and V of all rows' new tokens, then
         read (a row may hit a block that another row of the same batch fills). Row i writes positions
         `row.positions` and reads all before them through `row.request.table`. An executor changes no request.
+
+        A row with a draft (`row.spec_token_ids`) returns the beginning of it that the model accepts and one token more.
         """
 
 
@@ -61,7 +63,9 @@ class CostExecutor:
     def execute(self, batch: Batch) -> list[list[int | None]]:
         self._clock_s += self.step_cost.seconds([(row.num_tokens, row.num_computed_tokens) for row in batch.rows])
         return [
-            [self.sample(row.request)]
+            self.verify(row)
+            if row.spec_token_ids
+            else [self.sample(row.request)]
             if row.num_samples == 1
             else [self.sample(row.request, sample) for sample in range(row.num_samples)]
             for row in batch.rows
@@ -69,6 +73,16 @@ class CostExecutor:
 
     def sample(self, request: Request, sample: int = 0) -> int | None:
         return None if request.token_ids is None else self.next_token(request.token_ids, sample)
+
+    def verify(self, row: Row) -> list[int]:
+        """The draft up to the first token that is not the one that follows, and that one."""
+        text, tokens = list(row.request.token_ids), []
+        for drafted in (*row.spec_token_ids, None):
+            tokens.append(self.next_token(text, 0))
+            text.append(tokens[-1])
+            if tokens[-1] != drafted:
+                break
+        return tokens
 
     def execute_decodes(
         self, requests: list[Request], num_steps: int, start_before_s: float = math.inf, end_before_s: float = math.inf

@@ -41,7 +41,7 @@ class Request:
 
     __slots__ = (
         *("id", "arrival_s", "prompt", "max_tokens", "adapter", "salt", "n", "stop_tokens", "cancel_s", "parent"),
-        *("temperature", "seed", "sample"),
+        *("temperature", "seed", "sample", "spec_token_ids"),
         *("token_ids", "num_prompt_tokens", "num_tokens", "num_computed_tokens", "num_cached_blocks"),
         *("status", "num_preemptions", "table", "admission", "_keys"),
     )
@@ -88,6 +88,7 @@ class Request:
         self.num_computed_tokens = 0  # of these, whose KV exists when the scheduled step has finished
         self.num_cached_blocks = 0  # first blocks of its table that are in the prefix cache
         self.num_preemptions = 0
+        self.spec_token_ids: list[int] = []  # a draft of what follows, to be verified in the next step
         self.table = None  # BlockTable, once the scheduler has taken it
         self.admission = None  # its place in the order of admissions; running requests are served in this order
         self.parent = None  # id of the request it was forked from
@@ -127,6 +128,11 @@ class Request:
     @property
     def num_uncomputed_tokens(self) -> int:
         return self.num_tokens - self.num_computed_tokens
+
+    @property
+    def takes_draft(self) -> bool:
+        """Whether its next step is a decode whose text is known: only then has a draft a place."""
+        return self.num_uncomputed_tokens == 1 and self.num_output_tokens > 0 and self.token_ids is not None
 
     @property
     def max_written_tokens(self) -> int:

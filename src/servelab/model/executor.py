@@ -7,7 +7,7 @@ texts are equal wherever the best logit leads by more than that rounding (in flo
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from servelab.model.decoder import Decoder
 from servelab.model.generate import check_logits, draw_at, sample
 from servelab.model.kv_formats import KVFormat
 from servelab.model.paged import PagedKV
+from servelab.speculation import verify_greedy
 
 
 class TorchExecutor:
@@ -80,21 +81,21 @@ class TorchExecutor:
         Then nothing was sampled, for no request.
         """
         self._require_same_pool(batch)
+        self._require_known_tokens(batch)
         self.kv.copy_blocks(batch.copies)
         hidden = self._hidden(batch)  # (num_tokens, hidden_size)
-        ends, rows = [], []
-        end = 0
+        ends, counts, end = [], [], 0  # of each row, how many of its last tokens' logits are wanted
         for row in batch.rows:
             end += row.num_tokens
-            if row.num_samples:
-                rows.append(row)
-                ends.append(end - 1)
+            counts.append(1 + len(row.spec_token_ids) if row.num_samples else 0)
+            ends += range(end - counts[-1], end)
         logits = self.model.logits(hidden[torch.tensor(ends, dtype=torch.int64, device=hidden.device)])
-        self._require_finite(rows, logits)
-        tokens = iter(self._sample(rows, logits))
+        logits = logits.split(counts)  # of each row (count, vocab_size)
+        require_finite(batch.rows, logits)
+        sampled = [sample_row(row, own) for row, own in zip(batch.rows, logits, strict=True)]
         if hidden.is_cuda:
             torch.cuda.synchronize(hidden.device)  # no row may have sampled: the clock must not run ahead
-        return [next(tokens) if row.num_samples else [] for row in batch.rows]
+        return sampled
 
     def _require_same_pool(self, batch: Batch) -> None:
         pool = batch.rows[0].request.table.pool
@@ -103,6 +104,13 @@ class TorchExecutor:
                 f"the scheduler's pool has {pool.num_blocks} blocks of {pool.block_size} tokens; "
                 f"it must have at most {self.kv.num_blocks} of {self.kv.block_size}, the executor's"
             )
+
+    def _require_known_tokens(self, batch: Batch) -> None:
+        """Of drafts only: prompts were looked at, and all else comes from the model."""
+        for row in batch.rows:
+            for token_id in row.spec_token_ids:
+                if token_id >= self.model.config.vocab_size:
+                    require_int(f"draft of request {row.request.id!r}", token_id, 0, self.model.config.vocab_size - 1)
 
     def _hidden(self, batch: Batch) -> Tensor:
         """Run the layers on the new tokens of all rows. Returns (num_tokens, hidden_size)."""
@@ -121,27 +129,34 @@ class TorchExecutor:
 
         return self.model.hidden(torch.tensor(token_ids, device=device), torch.tensor(positions, device=device), attend)
 
-    def _require_finite(self, rows: list[Row], logits: Tensor) -> None:
-        try:
-            check_logits(logits)
-        except FloatingPointError:
-            for row, own in zip(rows, logits, strict=True):
-                try:
-                    check_logits(own)
-                except FloatingPointError as error:
-                    raise FloatingPointError(f"request {row.request.id!r}: {error}") from None
 
-    def _sample(self, rows: list[Row], logits: Tensor) -> list[list[int]]:
-        """The tokens of each row from `logits`, (len(rows), vocab_size)."""
-        best = logits.argmax(-1).tolist()  # all at once: sampling is the exception
-        tokens = []
-        for row, own, likeliest in zip(rows, logits, best, strict=True):
-            request, position = row.request, row.num_computed_tokens + row.num_tokens
-            if request.temperature == 0:
-                tokens.append([likeliest] * row.num_samples)
-                continue
-            samples = range(request.sample, request.sample + row.num_samples)
-            tokens.append(
-                [sample(own, request.temperature, draw_at(position, request.seed, index)) for index in samples]
-            )
-        return tokens
+def require_finite(rows: list[Row], logits: Sequence[Tensor]) -> None:
+    """Raise `FloatingPointError`, naming the request, unless the logits of all rows are finite."""
+    for row, own in zip(rows, logits, strict=True):
+        try:
+            check_logits(own)
+        except FloatingPointError as error:
+            raise FloatingPointError(f"request {row.request.id!r}: {error}") from None
+
+
+def sample_row(row: Row, logits: Tensor) -> list[int]:
+    """The tokens that `row` yields, from the logits (count, vocab_size) of its last tokens.
+
+    A draft is verified with the very numbers that would have drawn its tokens one by one: it is kept up to the first
+    token that would have been another. That accepts a drafted token as often as rejection sampling does where the draft
+    is certain of it, and the text is the one without a draft, token by token.
+    """
+    request, position = row.request, row.num_computed_tokens + row.num_tokens - len(row.spec_token_ids)
+    if request.temperature == 0:
+        target = logits.argmax(-1).tolist()  # all at once
+    else:
+        target = [
+            sample(own, request.temperature, draw_at(position + ahead, request.seed, request.sample))
+            for ahead, own in enumerate(logits)
+        ]
+    if row.spec_token_ids:
+        return list(verify_greedy(row.spec_token_ids, target).tokens)
+    if row.num_samples <= 1 or request.temperature == 0:
+        return target * row.num_samples
+    more = (draw_at(position, request.seed, index) for index in range(1, row.num_samples))
+    return target + [sample(logits[0], request.temperature, draw) for draw in more]

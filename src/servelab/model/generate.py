@@ -38,6 +38,11 @@ class KVCache:
         """Tokens that every layer holds."""
         return self._lengths[-1]
 
+    def truncate(self, num_tokens: int) -> None:
+        """Keep the first `num_tokens` tokens."""
+        require_int("num_tokens", num_tokens, maximum=self.num_tokens)
+        self._lengths = [num_tokens] * len(self._lengths)
+
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Shapes as in `causal_attention`, the batch being that of the cache; raises `ValueError` when it is full."""
         start = self._lengths[layer]

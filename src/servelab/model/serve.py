@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from servelab.engine import Engine, Request, Trace
+from servelab.engine import Drafter, Engine, Request, Trace
 from servelab.engine.engine import make_scheduler
 from servelab.model.decoder import Decoder
 from servelab.model.executor import TorchExecutor
@@ -24,11 +24,13 @@ def serve(
     kernels: bool | None = None,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
+    drafter: Drafter | None = None,
 ) -> tuple[Trace, dict[str, list[int]]]:
     """Serve `requests` on `model` by the wall clock; returns the trace, and the output token ids of each request.
 
-    The arguments up to `prefix_caching` are those of `engine.simulate`, the others those of `TorchExecutor`. `requests`
-    are copied. Forks have outputs of their own, under `Request.sample_ids`.
+    The arguments up to `prefix_caching` are those of `engine.simulate`, the others those of `TorchExecutor`, but for
+    `drafter`: a `speculation.NgramProposer` or a `model.draft.DraftModelProposer`, whose proposals are verified.
+    `requests` are copied. Forks have outputs of their own, under `Request.sample_ids`.
 
     An exception that ends the run early, Ctrl-C included, carries the engine as its attribute `engine`: what has
     finished is in `engine.trace` and `outputs_of(engine)`.
@@ -37,7 +39,7 @@ def serve(
     limits = (policy, max_running, token_budget, chunk, num_blocks, block_size, prefix_caching)
     scheduler = make_scheduler(requests, *limits)
     executor = TorchExecutor(model, scheduler.pool.num_blocks, block_size, kv_dtype, kernels, clock, sleep)
-    engine = Engine(scheduler, executor)
+    engine = Engine(scheduler, executor, drafter=drafter)
     for request in requests:
         engine.add(request)
     try:
