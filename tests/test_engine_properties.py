@@ -98,11 +98,12 @@ class Accelerator(CostExecutor):
             for position in row.positions:
                 block_id, offset = row.request.table.slot(position)
                 assert pool.ref_counts[block_id] == 1 or block_id in pool.prefix_cache, "written, but not private"
-                self.memory[block_id, offset] = self.expected(row.request, position)
+                self.memory[block_id, offset] = self.expected(row, position)
+                assert position < row.request.num_tokens or block_id not in pool.prefix_cache, "a draft can be found"
         for row in batch.rows:
             length = row.num_computed_tokens + row.num_tokens
             read = [self.memory[row.request.table.slot(position)] for position in range(length)]
-            assert read == [self.expected(row.request, position) for position in range(length)]
+            assert read == [self.expected(row, position) for position in range(length)]
 
         start_s, num_requests = self.now(), len(scheduler.requests)
         sampled = super().execute(batch)
@@ -111,8 +112,11 @@ class Accelerator(CostExecutor):
         assert not used & set(pool.free_queue), "a block of the step in flight is free"
         return sampled
 
-    def expected(self, request, position):
-        return (request.id.split("/")[0], position) if request.token_ids is None else request.token_ids[position]
+    def expected(self, row, position):
+        request = row.request
+        if request.token_ids is None:
+            return request.id.split("/")[0], position
+        return [*request.token_ids, *row.spec_token_ids][position]
 
     def integrate(self, start_s, num_requests):
         end_s = self.now()
@@ -122,10 +126,10 @@ class Accelerator(CostExecutor):
                 self.integral += Fraction(end_s) - Fraction(arrival_s)
 
 
-def serve(requests, limits):
+def serve(requests, limits, drafter=None):
     scheduler = make_scheduler(requests, limits)
     executor = Accelerator(scheduler)
-    engine = Engine(scheduler, executor, jump=False)
+    engine = Engine(scheduler, executor, jump=False, drafter=drafter)
     executor.engine = engine
     for request in requests:
         engine.add(request.fresh())

@@ -2,6 +2,7 @@
 
 from servelab.engine.batch import Batch, Row
 from servelab.engine.blocks import BlockPool, BlockTable, OutOfBlocks
+from servelab.engine.drafter import Drafter
 from servelab.engine.engine import Engine, simulate
 from servelab.engine.executor import CostExecutor, Executor
 from servelab.engine.prefix import PrefixCache
@@ -15,6 +16,7 @@ __all__ = [
     "BlockPool",
     "BlockTable",
     "CostExecutor",
+    "Drafter",
     "Engine",
     "Executor",
     "OutOfBlocks",

@@ -9,15 +9,41 @@ class Row(NamedTuple):
     """What one request gets in a step. Its KV goes to `request.table.slot(position)` of each new position."""
 
     request: Request
-    num_tokens: int  # new tokens, at positions num_computed_tokens, ...
+    num_tokens: int  # new tokens, drafted ones included, at positions num_computed_tokens, ...
     num_computed_tokens: int  # its context: tokens whose KV exists before the step
-    num_samples: int  # tokens it yields: 0 while its prompt is incomplete, n when it forks, else 1
+    num_samples: int  # tokens it yields: 0 while its prompt is incomplete, n when it forks, else 1 (beyond its draft)
     kind: Literal["running", "new", "resumed"]
     new_blocks: list[int]
+    spec_token_ids: list[int] | tuple[()] = ()  # a draft to be verified: the last of its new tokens
 
     @property
     def positions(self) -> range:
         return range(self.num_computed_tokens, self.num_computed_tokens + self.num_tokens)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The new tokens; their text must be known."""
+        end = self.num_computed_tokens + self.num_tokens  # a draft lies behind the text
+        return [*self.request.token_ids[self.num_computed_tokens : end], *self.spec_token_ids]
+
+    def require_samples(self, tokens: list[int | None]) -> None:
+        """Raise `ValueError` unless `tokens` are as many as it yields; of a draft, a beginning and one token more."""
+        draft = self.spec_token_ids
+        if draft:
+            if not 1 <= len(tokens) <= len(draft) + 1 or tokens[:-1] != draft[: len(tokens) - 1]:
+                raise ValueError(
+                    f"sampled is {tokens} for request {self.request.id!r}; "
+                    f"it must be a beginning of the draft {draft} and one token more"
+                )
+        elif len(tokens) != self.num_samples:
+            raise ValueError(
+                f"sampled has {len(tokens)} tokens for request {self.request.id!r}; it must have {self.num_samples}"
+            )
+        is_unknown = self.request.token_ids is None
+        for token in tokens:
+            if (token is None) != is_unknown:
+                allowed = "None, as its text is unknown" if is_unknown else "token ids"
+                raise ValueError(f"sampled is {tokens} for request {self.request.id!r}; it must be {allowed}")
 
 
 class Batch:
@@ -25,6 +51,7 @@ class Batch:
 
     copies     blocks (source, destination) to copy, in order, before the step writes anything (copy-on-write)
     preempted  requests that lost their blocks, in order
+    cached     blocks that this step fills and that can be found as of now
     forks      requests that began with this step, known after `Scheduler.update`
     """
 
@@ -33,6 +60,7 @@ class Batch:
         self.rows: list[Row] = []
         self.copies: list[tuple[int, int]] = []
         self.preempted: list[Request] = []
+        self.cached: list[int] = []
         self.forks: list[Request] = []
         self.num_free_blocks = 0
 
@@ -45,12 +73,4 @@ class Batch:
         if len(sampled) != len(self.rows):
             raise ValueError(f"sampled has {len(sampled)} rows; it must have {len(self.rows)}")
         for row, tokens in zip(self.rows, sampled, strict=True):
-            if len(tokens) != row.num_samples:
-                raise ValueError(
-                    f"sampled has {len(tokens)} tokens for request {row.request.id!r}; it must have {row.num_samples}"
-                )
-            is_unknown = row.request.token_ids is None
-            for token in tokens:
-                if (token is None) != is_unknown:
-                    allowed = "None, as its text is unknown" if is_unknown else "token ids"
-                    raise ValueError(f"sampled is {tokens} for request {row.request.id!r}; it must be {allowed}")
+            row.require_samples(tokens)

@@ -8,6 +8,7 @@ from itertools import count
 
 from servelab.checks import require_int, require_number
 from servelab.engine.blocks import BlockPool
+from servelab.engine.drafter import Drafter
 from servelab.engine.executor import CostExecutor, Executor, StepCostModel
 from servelab.engine.jump import plan_decodes, take_decodes
 from servelab.engine.recorder import Recorder
@@ -22,14 +23,22 @@ class Engine:
     An arrival or a cancellation takes effect between steps; a request that is cancelled while a step runs loses what
     that step yields, and leaves when it ends. With `jump`, a `CostExecutor` (no subclass: it may watch each step)
     takes runs of plain decode steps in one go; the trace is the same.
+
+    With a `drafter`, each decode step begins with its drafts, and verifies them (section 8.5). What drafting takes on
+    the executor's clock is part of the step.
+
+    An exception of the executor or the drafter, Ctrl-C included, comes through, and nothing is lost: what has finished
+    is in `trace`, all texts so far are in `requests`; whoever was in that step waits to be recomputed, as if
+    preempted. `run` may be called again, `cancel` before.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, jump: bool = True):
+    def __init__(self, scheduler: Scheduler, executor: Executor, jump: bool = True, drafter: Drafter | None = None):
         self.scheduler = scheduler
         self.executor = executor
         self.requests: dict[str, Request] = {}  # all that were added and their forks, by id
         self._forks: dict[str, list[str]] = defaultdict(list)  # by the id of what they were forked from
-        self._jump = jump and type(executor) is CostExecutor
+        self.drafter = drafter
+        self._jump = jump and type(executor) is CostExecutor and drafter is None
         self._arrivals: list[tuple[float, int, Request]] = []  # heaps, by time
         self._cancels: list[tuple[float, int, str]] = []
         self._order = count()
@@ -52,6 +61,7 @@ class Engine:
 
     def add(self, request: Request) -> None:
         """Let `request` arrive at its `arrival_s`, or now if that is past. Refuses what can never run."""
+        self.executor.require_runnable(request)
         self.scheduler.register(request)
         self.requests[request.id] = request
         self._recorder.add(request)
@@ -90,10 +100,16 @@ class Engine:
 
     def _step_by_batch(self) -> None:
         start_s = self.executor.now()
+        self._draft()
         batch = self.scheduler.schedule()
         assert batch.rows, "requests wait, but none can be admitted"
-        sampled = self.executor.execute(batch)
-        end_s = self.executor.now()
+        try:
+            sampled = self.executor.execute(batch)
+            end_s = self.executor.now()
+        except BaseException:
+            self.scheduler.abandon(batch)
+            self._recorder.abandoned(batch)
+            raise
         self._deliver()  # what came while the step ran: blocks of a cancelled request stay until `update`
         finished = self.scheduler.update(batch, sampled)
         for fork in batch.forks:
@@ -101,7 +117,18 @@ class Engine:
             self._forks[fork.parent].append(fork.id)
         self._recorder.step(batch, start_s, end_s)
         for request in finished:
-            self._recorder.leave(request, end_s)
+            self._leave(request, end_s)
+
+    def _draft(self) -> None:
+        if self.drafter is not None:
+            for request in self.scheduler.running:
+                if request.takes_draft:
+                    self.scheduler.set_draft(request, self.drafter.propose(request))
+
+    def _leave(self, request: Request, time_s: float) -> None:
+        self._recorder.leave(request, time_s)
+        if self.drafter is not None:
+            self.drafter.forget(request.id)
 
     def _step_by_jump(self) -> bool:
         run = plan_decodes(self.scheduler)
@@ -118,7 +145,7 @@ class Engine:
         finished = [request for request in self.scheduler.running if request.has_ended]
         self.scheduler.finish(finished)
         for request in finished:
-            self._recorder.leave(request, ends_s[-1])
+            self._leave(request, ends_s[-1])
         return True
 
     def _deliver(self) -> None:
@@ -137,7 +164,7 @@ class Engine:
                     request = self.requests[cancelled_id]
                     was_running = request.status is Status.RUNNING
                     if self.scheduler.cancel(cancelled_id):
-                        self._recorder.leave(request, now if was_running else cancel_s)
+                        self._leave(request, now if was_running else cancel_s)
 
 
 def simulate(
@@ -151,22 +178,42 @@ def simulate(
     block_size: int = 16,
     prefix_caching: bool = False,
     jump: bool = True,
+    drafter: Drafter | None = None,
 ) -> Trace:
     """Serve `requests` on a virtual clock that advances by `step_cost`; returns the trace.
 
     `policy` and limits are those of `Scheduler`. `token_budget` (tokens a step) and `chunk` (tokens of one request a
     step) matter to "chunked" only: the other policies compute prompts whole, however long. `num_blocks` is the
     size of the pool in blocks of `block_size` tokens; `None` makes it large enough that nothing is preempted, nor
-    evicted from the prefix cache. `requests` are copied: the same ones can be simulated again.
+    evicted from the prefix cache. Drafts of `drafter` take no time, verifying them does. `requests` are copied: the
+    same ones can be simulated again.
     """
     requests = [request.fresh() for request in requests]
+    limits = (policy, max_running, token_budget, chunk, num_blocks, block_size, prefix_caching)
+    engine = Engine(make_scheduler(requests, *limits), CostExecutor(step_cost), jump, drafter)
+    for request in requests:
+        engine.add(request)
+    return engine.run()
+
+
+def make_scheduler(
+    requests: list[Request],
+    policy: str,
+    max_running: int,
+    token_budget: int,
+    chunk: int | None,
+    num_blocks: int | None,
+    block_size: int,
+    prefix_caching: bool,
+) -> Scheduler:
+    """The scheduler that `simulate` describes, with a pool for `requests`."""
     require_int("token_budget", token_budget, minimum=1)
     require_int("max_running", max_running, minimum=1)
     require_int("block_size", block_size, minimum=1)
     if num_blocks is None:
         num_blocks = _enough_blocks(requests, max_running, block_size, prefix_caching)
     is_chunked = policy == "chunked"
-    scheduler = Scheduler(
+    return Scheduler(
         BlockPool(num_blocks, block_size),
         policy,
         max_running,
@@ -174,10 +221,6 @@ def simulate(
         chunk if is_chunked else None,
         prefix_caching,
     )
-    engine = Engine(scheduler, CostExecutor(step_cost), jump)
-    for request in requests:
-        engine.add(request)
-    return engine.run()
 
 
 def _enough_blocks(requests: list[Request], max_running: int, block_size: int, prefix_caching: bool) -> int:

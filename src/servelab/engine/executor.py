@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from servelab.engine.batch import Batch
+from servelab.engine.batch import Batch, Row
 from servelab.engine.request import Request
 
 
@@ -15,6 +15,9 @@ class StepCostModel(Protocol):
 
 class Executor(Protocol):
     """What `Engine` asks of an executor. Times are seconds on its own clock, which starts at 0."""
+
+    def require_runnable(self, request: Request) -> None:
+        """Raise `ValueError` if this executor can never run `request`: asked before the engine takes it."""
 
     def now(self) -> float: ...
 
@@ -27,6 +30,8 @@ class Executor(Protocol):
         In this order: copy the blocks `batch.copies`; in each layer write the K and V of all rows' new tokens, then
         read (a row may hit a block that another row of the same batch fills). Row i writes positions
         `row.positions` and reads all before them through `row.request.table`. An executor changes no request.
+
+        A row with a draft (`row.spec_token_ids`) returns the beginning of it that the model accepts and one token more.
         """
 
 
@@ -46,6 +51,9 @@ class CostExecutor:
         self.next_token = next_token
         self._clock_s = 0.0
 
+    def require_runnable(self, request: Request) -> None:
+        """Any will do."""
+
     def now(self) -> float:
         return self._clock_s
 
@@ -55,7 +63,9 @@ class CostExecutor:
     def execute(self, batch: Batch) -> list[list[int | None]]:
         self._clock_s += self.step_cost.seconds([(row.num_tokens, row.num_computed_tokens) for row in batch.rows])
         return [
-            [self.sample(row.request)]
+            self.verify(row)
+            if row.spec_token_ids
+            else [self.sample(row.request)]
             if row.num_samples == 1
             else [self.sample(row.request, sample) for sample in range(row.num_samples)]
             for row in batch.rows
@@ -63,6 +73,16 @@ class CostExecutor:
 
     def sample(self, request: Request, sample: int = 0) -> int | None:
         return None if request.token_ids is None else self.next_token(request.token_ids, sample)
+
+    def verify(self, row: Row) -> list[int]:
+        """The draft up to the first token that is not the one that follows, and that one."""
+        text, tokens = list(row.request.token_ids), []
+        for drafted in (*row.spec_token_ids, None):
+            tokens.append(self.next_token(text, 0))
+            text.append(tokens[-1])
+            if tokens[-1] != drafted:
+                break
+        return tokens
 
     def execute_decodes(
         self, requests: list[Request], num_steps: int, start_before_s: float = math.inf, end_before_s: float = math.inf

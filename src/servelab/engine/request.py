@@ -33,12 +33,15 @@ class Request:
     adapter, salt part of the key of its blocks: requests share only with requests that have the same
     n             samples: when the prompt is computed, the request forks into `n` that share its blocks
     cancel_s      when the caller gives it up; `None` means never
+    temperature   0 for the most likely token each time, else tokens are drawn; for executors that run a model
+    seed          equal seeds draw equal texts, whatever runs beside them
 
     A request is used once: it carries its own progress. `fresh()` makes an unused copy.
     """
 
     __slots__ = (
         *("id", "arrival_s", "prompt", "max_tokens", "adapter", "salt", "n", "stop_tokens", "cancel_s", "parent"),
+        *("temperature", "seed", "sample", "spec_token_ids"),
         *("token_ids", "num_prompt_tokens", "num_tokens", "num_computed_tokens", "num_cached_blocks"),
         *("status", "num_preemptions", "table", "admission", "_keys"),
     )
@@ -54,10 +57,14 @@ class Request:
         n: int = 1,
         stop_tokens: Sequence[int] = (),
         cancel_s: float | None = None,
+        temperature: float = 0.0,
+        seed: int = 0,
     ):
         require_number("arrival_s", arrival_s)
         require_int("max_tokens", max_tokens, minimum=1)
         require_int("n", n, minimum=1)
+        require_number("temperature", temperature)
+        require_int("seed", seed)
         if cancel_s is not None:
             require_number("cancel_s", cancel_s)
             if cancel_s < arrival_s:
@@ -73,15 +80,19 @@ class Request:
         self.n = n
         self.stop_tokens = frozenset(stop_tokens)
         self.cancel_s = cancel_s
+        self.temperature = temperature
+        self.seed = seed
         # Progress. The scheduler changes it, nobody else.
         self.status = Status.WAITING
         self.num_tokens = self.num_prompt_tokens  # prompt and output so far
         self.num_computed_tokens = 0  # of these, whose KV exists when the scheduled step has finished
         self.num_cached_blocks = 0  # first blocks of its table that are in the prefix cache
         self.num_preemptions = 0
+        self.spec_token_ids: list[int] = []  # a draft of what follows, to be verified in the next step
         self.table = None  # BlockTable, once the scheduler has taken it
         self.admission = None  # its place in the order of admissions; running requests are served in this order
         self.parent = None  # id of the request it was forked from
+        self.sample = 0  # which of that request's samples it is
         self._keys: list[bytes] = []
 
     def fresh(self) -> "Request":
@@ -96,6 +107,8 @@ class Request:
             n=self.n,
             stop_tokens=self.stop_tokens,
             cancel_s=self.cancel_s,
+            temperature=self.temperature,
+            seed=self.seed,
         )
 
     @property
@@ -115,6 +128,11 @@ class Request:
     @property
     def num_uncomputed_tokens(self) -> int:
         return self.num_tokens - self.num_computed_tokens
+
+    @property
+    def takes_draft(self) -> bool:
+        """Whether its next step is a decode whose text is known: only then has a draft a place."""
+        return self.num_uncomputed_tokens == 1 and self.num_output_tokens > 0 and self.token_ids is not None
 
     @property
     def max_written_tokens(self) -> int:
@@ -140,10 +158,13 @@ class Request:
             extend_keys(self._keys, self.token_ids, block_size, self.adapter, self.salt)
         return self._keys
 
-    def fork(self, id: str) -> "Request":
-        """A running copy with the same history, blocks included (`BlockTable.fork`); the scheduler places it."""
+    def fork(self, sample: int) -> "Request":
+        """Sample `sample` of `sample_ids`: a running copy with the same history, blocks included (`BlockTable.fork`).
+
+        The scheduler places it.
+        """
         other = copy(self)
-        other.id, other.parent, other.n = id, self.id, 1
+        other.id, other.parent, other.sample, other.n = self.sample_ids[sample], self.id, sample, 1
         other.num_preemptions = 0
         other.table = self.table.fork()
         other.token_ids = None if self.token_ids is None else list(self.token_ids)

@@ -11,7 +11,7 @@ from itertools import count
 from servelab.checks import require_int
 from servelab.engine.batch import Batch, Row
 from servelab.engine.blocks import BlockPool, BlockTable
-from servelab.engine.request import Request, Status
+from servelab.engine.request import MAX_TOKEN_ID, Request, Status
 
 POLICIES = ("serial", "static", "continuous", "chunked")
 
@@ -126,6 +126,19 @@ class Scheduler:
 
     # ---- one step
 
+    def set_draft(self, request: Request, token_ids: list[int]) -> None:
+        """Let the next step verify `token_ids` behind the text of a running `request` that `takes_draft`.
+
+        As much of it as fits is verified; then it is gone, as it is when the request is preempted.
+        """
+        if request.status is not Status.RUNNING or not request.takes_draft:
+            raise ValueError(
+                f"request {request.id!r} takes no draft now: it must be running, and its next step a decode"
+            )
+        for position, token_id in enumerate(token_ids):
+            require_int(f"token_ids[{position}]", token_id, maximum=MAX_TOKEN_ID)
+        request.spec_token_ids = list(token_ids)
+
     def schedule(self) -> Batch:
         """Choose the rows of the next step and give them their blocks. Running requests come first, in order.
 
@@ -149,13 +162,26 @@ class Scheduler:
         while served < len(self.running) and batch.budget_left > 0:
             request = self.running[served]
             num_tokens = min(request.num_tokens - request.num_computed_tokens, cap, batch.budget_left)
+            draft = self._take_draft(request, min(cap, batch.budget_left)) if request.spec_token_ids else []
+            num_tokens += len(draft)
             new_blocks = []
             if not request.table.fill(num_tokens):
                 if not self._make_room(batch, request, num_tokens):
                     return
                 new_blocks = self._append(batch, request.table, num_tokens)
-            self._place(batch, request, num_tokens, "running", new_blocks)
+            self._place(batch, request, num_tokens, "running", new_blocks, draft)
             served += 1
+
+    def _take_draft(self, request: Request, max_tokens: float) -> list[int]:
+        """Its draft, cut to what fits into a row of `max_tokens`, its last output tokens and the free blocks.
+
+        Nobody is preempted to make room for a guess.
+        """
+        draft, request.spec_token_ids = request.spec_token_ids, []
+        wanted = request.num_prompt_tokens + request.max_tokens - request.num_tokens
+        table = request.table
+        slots = table.unused_slots + (self.pool.num_free - table.tail_is_shared) * self.pool.block_size
+        return draft[: max(0, min(max_tokens, wanted, slots) - 1)]  # one is for the token that is fed anyway
 
     def _make_room(self, batch: Batch, request: Request, num_tokens: int) -> bool:
         """Preempt the last running request until the blocks for `request` are there; False if that came to itself."""
@@ -172,6 +198,7 @@ class Scheduler:
         victim.table.release()
         victim.num_computed_tokens = 0
         victim.num_cached_blocks = 0
+        victim.spec_token_ids = []
         victim.num_preemptions += 1
         victim.status = Status.PREEMPTED
         self.waiting.appendleft(victim)
@@ -231,7 +258,7 @@ class Scheduler:
         batch.copies += table.copy_on_write()
         return table.append(num_tokens)
 
-    def _place(self, batch: Batch, request: Request, num_tokens: int, kind: str, new_blocks: list[int]) -> None:
+    def _place(self, batch: Batch, request: Request, num_tokens: int, kind: str, new_blocks, draft=()) -> None:
         """One more row, whose tokens have room in the table. Its full blocks go into the prefix cache.
 
         They can be found as of now, by a request that is admitted later in this very step: an executor must write
@@ -239,22 +266,28 @@ class Scheduler:
         """
         computed = request.num_computed_tokens
         request.num_computed_tokens = computed + num_tokens
-        num_samples = request.n if request.num_computed_tokens == request.num_tokens else 0
-        batch.rows.append(Row(request, num_tokens, computed, num_samples, kind, new_blocks))
+        num_samples = request.n if request.num_computed_tokens >= request.num_tokens else 0
+        batch.rows.append(Row(request, num_tokens, computed, num_samples, kind, new_blocks, draft))
         batch.budget_left -= num_tokens
         if self.prefix_caching:
-            self.cache_full_blocks(request)
+            batch.cached += self.cache_full_blocks(request)
 
-    def cache_full_blocks(self, request: Request) -> None:
-        """Make the blocks that `request` has filled since the last call findable."""
+    def cache_full_blocks(self, request: Request) -> list[int]:
+        """Make the blocks that `request` has filled since the last call findable; returns them.
+
+        A draft fills none before it is accepted.
+        """
         if request.token_ids is None:
-            return
-        full_blocks = request.num_computed_tokens // self.pool.block_size
-        if full_blocks > request.num_cached_blocks:
-            keys = request.block_keys(self.pool.block_size)
-            for logical in range(request.num_cached_blocks, full_blocks):
-                self.pool.prefix_cache.add(request.table.block_ids[logical], keys[logical])
-            request.num_cached_blocks = full_blocks
+            return []
+        full_blocks = min(request.num_computed_tokens, request.num_tokens) // self.pool.block_size
+        if full_blocks <= request.num_cached_blocks:
+            return []
+        keys = request.block_keys(self.pool.block_size)
+        filled = request.table.block_ids[request.num_cached_blocks : full_blocks]
+        for block_id, key in zip(filled, keys[request.num_cached_blocks : full_blocks], strict=True):
+            self.pool.prefix_cache.add(block_id, key)
+        request.num_cached_blocks = full_blocks
+        return filled
 
     def update(self, batch: Batch, sampled: list[list[int | None]]) -> list[Request]:
         """The step has finished with `sampled[i]` as the tokens of row i; returns the requests that ended with it.
@@ -270,6 +303,11 @@ class Scheduler:
         for row, tokens in zip(batch.rows, sampled, strict=True):
             if not tokens or row.request.status is Status.CANCELLED:
                 continue
+            if row.spec_token_ids:
+                self._take_verified(row, tokens)
+                if row.request.has_ended:
+                    finished.append(row.request)
+                continue
             samples = [row.request] if len(tokens) == 1 else self._fork(row.request, batch)
             for request, token in zip(samples, tokens):  # noqa: B905 - as many, and this is an inner loop
                 request.append_token(token)
@@ -277,6 +315,35 @@ class Scheduler:
                     finished.append(request)
         self.finish(finished)
         return finished
+
+    def _take_verified(self, row: Row, tokens: list[int]) -> None:
+        """Append what a row with a draft yielded, to where the output ends, and take back the KV of all else."""
+        request, before = row.request, row.request.num_tokens
+        for token in tokens:
+            request.append_token(token)
+            if request.has_ended:
+                break
+        # One token was fed that had been decided before; each that was accepted has its KV too, the last has none yet.
+        request.num_computed_tokens = row.num_computed_tokens + request.num_tokens - before
+        request.table.truncate(request.num_computed_tokens)
+        if self.prefix_caching:
+            self.cache_full_blocks(request)
+
+    def abandon(self, batch: Batch) -> None:
+        """The step did not finish. Its requests wait again, as if preempted: what it wrote cannot be relied on.
+
+        No token is lost, and blocks that it was to fill can no longer be found.
+        """
+        assert batch is self._in_flight, "not the batch that schedule() returned last"
+        self._in_flight = None
+        for block_id in batch.cached:
+            self.pool.prefix_cache.forget(block_id)
+        self.pool.end_step()
+        taken = {id(row.request) for row in batch.rows}
+        for request in [request for request in reversed(self.running) if id(request) in taken]:
+            self.running.remove(request)
+            self._preempt(request)
+            batch.preempted.append(request)
 
     def finish(self, requests: list[Request]) -> None:
         """The output of these running requests is complete: their blocks are free again."""
@@ -287,7 +354,7 @@ class Scheduler:
 
     def _fork(self, request: Request, batch: Batch) -> list[Request]:
         """`request`, whose prompt is complete, and its new forks: one running request for each of `n` samples."""
-        forks = [request.fork(fork_id) for fork_id in request.sample_ids[1:]]
+        forks = [request.fork(sample) for sample in range(1, request.n)]
         request.n = 1
         for fork in forks:
             self.requests[fork.id] = fork

@@ -19,6 +19,12 @@ class Segment:
     num_computed_tokens: int  # its context in the first step
     num_samples: int  # tokens it yielded in each step
     admission: int  # orders the rows of a step
+    num_drafted: int = 0  # of its tokens, how many were a draft
+
+    @property
+    def num_accepted(self) -> int:
+        """Drafted tokens that became output: all that it yielded but one, which the model chose."""
+        return max(0, self.num_samples - 1) if self.num_drafted else 0
 
     @property
     def steps(self) -> range:
@@ -55,6 +61,16 @@ class RequestRecord:
     @property
     def num_output_tokens(self) -> int:
         return sum(segment.num_steps * segment.num_samples for segment in self.segments)
+
+    @property
+    def num_drafted(self) -> int:
+        """Tokens that were drafted for it and verified."""
+        return sum(segment.num_drafted for segment in self.segments)
+
+    @property
+    def num_accepted(self) -> int:
+        """Of these, how many became output."""
+        return sum(segment.num_accepted for segment in self.segments)
 
     @property
     def admitted_s(self) -> float | None:
@@ -100,6 +116,8 @@ class StepRow(NamedTuple):
     num_computed_tokens: int  # context
     num_samples: int
     kind: str  # "prefill" (first time or again) or "decode"
+    num_drafted: int = 0  # of its tokens
+    num_accepted: int = 0  # of these
 
 
 class Step(NamedTuple):
@@ -168,9 +186,10 @@ class Steps(Sequence):
             # A fork's first token comes from its parent's row: it has no row of its own in that step.
             if step in segment.steps and segment.num_tokens:
                 context = segment.num_computed_tokens + (step - segment.first_step) * segment.num_tokens
-                is_decode = segment.num_tokens == 1 and context >= request.num_prompt_tokens
+                is_decode = segment.num_tokens - segment.num_drafted == 1 and context >= request.num_prompt_tokens
                 kind = "decode" if is_decode else "prefill"
-                row = StepRow(request.id, segment.num_tokens, context, segment.num_samples, kind)
+                drafts = (segment.num_drafted, segment.num_accepted)
+                row = StepRow(request.id, segment.num_tokens, context, segment.num_samples, kind, *drafts)
                 yield segment.admission, row
 
 
@@ -196,6 +215,14 @@ class Trace:
     @property
     def num_output_tokens(self) -> int:
         return sum(request.num_output_tokens for request in self.requests)
+
+    @property
+    def num_drafted(self) -> int:
+        return sum(request.num_drafted for request in self.requests)
+
+    @property
+    def num_accepted(self) -> int:
+        return sum(request.num_accepted for request in self.requests)
 
     @property
     def num_preemptions(self) -> int:

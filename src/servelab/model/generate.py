@@ -38,6 +38,11 @@ class KVCache:
         """Tokens that every layer holds."""
         return self._lengths[-1]
 
+    def truncate(self, num_tokens: int) -> None:
+        """Keep the first `num_tokens` tokens."""
+        require_int("num_tokens", num_tokens, maximum=self.num_tokens)
+        self._lengths = [num_tokens] * len(self._lengths)
+
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Shapes as in `causal_attention`, the batch being that of the cache; raises `ValueError` when it is full."""
         start = self._lengths[layer]
@@ -93,11 +98,12 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
     stop_tokens: Collection[int] = (),
+    sample_index: int = 0,
 ) -> list[int]:
     """Up to `max_tokens` tokens that continue the prompt; the last is the first of `stop_tokens`, if one came.
 
-    Greedy at `temperature` 0, else drawn: equal seeds give equal text. Raises `ValueError` on a bad argument and
-    `FloatingPointError` if the model's logits are not finite.
+    Greedy at `temperature` 0, else drawn: equal seeds give equal text, and each `sample_index` another. Raises
+    `ValueError` on a bad argument and `FloatingPointError` if the model's logits are not finite.
     """
     require_int("max_tokens", max_tokens, minimum=1)
     require_number("temperature", temperature)
@@ -118,7 +124,7 @@ def generate(
         positions = torch.arange(start, start + len(new), device=model.device)  # (new,)
         hidden = model.hidden(token_ids, positions, cache.attend)  # (new, hidden_size)
         logits = model.logits(hidden[-1])  # (vocab_size,)
-        output.append(sample(logits, temperature, draw_at(cache.num_tokens, seed)))
+        output.append(sample(logits, temperature, draw_at(cache.num_tokens, seed, sample_index)))
         if len(output) == max_tokens or output[-1] in stop_tokens:
             return output
         new = output[-1:]

@@ -20,6 +20,7 @@ from servelab.speculation.exact import (
 )
 from servelab.speculation.expected import expected_rounds, expected_tokens, measured_acceptance, token_counts
 from servelab.speculation.ngram import NgramDrafter
+from servelab.speculation.proposers import NgramProposer
 from servelab.speculation.rollback import Automaton, SpeculativeState
 from servelab.speculation.verification import (
     Verification,
@@ -36,6 +37,7 @@ __all__ = [
     "Automaton",
     "Marginal",
     "NgramDrafter",
+    "NgramProposer",
     "SpeculativeState",
     "Verification",
     "acceptance_rate",
