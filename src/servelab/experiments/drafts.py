@@ -3,10 +3,12 @@
 import statistics
 
 from servelab.engine import Request
-from servelab.experiments.experiment import Experiment, Subject, draft_model
+from servelab.experiments.experiment import Experiment, Subject
 from servelab.figures import experiments as figures
-from servelab.model.drafters import ModelDrafter, NgramDrafter
+from servelab.model.draft import DraftModelProposer
+from servelab.model.load import load_retrieval_draft
 from servelab.model.serve import serve
+from servelab.speculation import NgramProposer
 
 RECORDS = 64
 OUTPUT_TOKENS = 46
@@ -26,8 +28,8 @@ def drafter(subject: Subject, point: dict):
     if point["source"] == "none":
         return None
     if point["source"] == "n-gram":
-        return NgramDrafter(point["draft_length"])
-    return ModelDrafter(draft_model(), point["draft_length"])
+        return NgramProposer(point["draft_length"])
+    return DraftModelProposer(load_retrieval_draft(), point["draft_length"])
 
 
 def measure(subject: Subject, point: dict) -> dict:

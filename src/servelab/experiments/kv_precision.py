@@ -4,6 +4,8 @@ Two lengths of document, four questions each; alone and four at a time; two runs
 with the cache in float32, as a service would that checks its answers.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -16,37 +18,35 @@ from servelab.model.executor import TorchExecutor
 from servelab.model.kv_formats import FORMATS
 from servelab.model.serve import outputs_of
 
-RECORDS = (128, 512)
 OUTPUT_TOKENS = 46
 FALLBACK = "f32"
 
 
 def points(
-    formats=("f32", "q8_0", "q4_0", "fp8", "q2_0"), concurrencies=(1, 4), trials=2, questions=4, first_seed=0
+    formats=("f32", "q8_0", "q4_0", "fp8", "int2"), concurrencies=(1, 4), trials=2, questions=4, records=(128, 512)
 ) -> list[dict]:
-    """A point for each run, concurrency and format; `questions` for each length of document."""
+    """A point for each run, concurrency and format; `questions` for each length of document, in `records`."""
     for name in formats:
         require_name("formats", name, FORMATS)
     return [
-        {"trial": trial, "concurrency": concurrency, "format": name, "questions": questions, "first_seed": first_seed}
+        {"trial": trial, "concurrency": concurrency, "format": name, "questions": questions, "records": list(records)}
         for trial in range(trials)
         for concurrency in concurrencies
         for name in formats
     ]
 
 
-class Watched(TorchExecutor):
-    """Keeps for each request the smallest lead that the chosen logit ever had over the second best."""
+class Margins:
+    """The smallest lead that a request's chosen logit ever had over the second best, by request id."""
 
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.margins: dict[str, float] = {}
+    def __init__(self):
+        self.least: dict[str, float] = {}
 
-    def sample_rows(self, rows: list[Row], logits: Tensor) -> list[list[int]]:
-        best = logits.topk(2, dim=-1).values  # (rows, 2)
-        for row, lead in zip(rows, (best[:, 0] - best[:, 1]).tolist(), strict=True):
-            self.margins[row.request.id] = min(lead, self.margins.get(row.request.id, float("inf")))
-        return super().sample_rows(rows, logits)
+    def __call__(self, rows: list[Row], logits: Sequence[Tensor]) -> None:
+        for row, own in zip(rows, logits, strict=True):
+            if len(own):
+                best = own[-1].topk(2).values.tolist()
+                self.least[row.request.id] = min(best[0] - best[1], self.least.get(row.request.id, float("inf")))
 
 
 def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list[dict]:
@@ -56,7 +56,8 @@ def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list
         requests, "chunked", max_running=concurrency, token_budget=4096, chunk=None, num_blocks=None, block_size=16,
         prefix_caching=False,
     )  # fmt: skip
-    executor = Watched(subject.model, scheduler.pool.num_blocks, 16, kv_format)
+    executor = TorchExecutor(subject.model, scheduler.pool.num_blocks, 16, kv_format)
+    executor.watch_logits = margins = Margins()
     engine = Engine(scheduler, executor)
     for request in requests:
         engine.add(request)
@@ -66,7 +67,7 @@ def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list
             "task": name,
             "records": task.document.num_records,
             "correct": int(task.is_correct(outputs[name])),
-            "margin": executor.margins[name],
+            "margin": margins.least[name],
             "seconds": trace[name].finish_s - trace[name].admitted_s,
         }
         for name, task in tasks.items()
@@ -75,8 +76,8 @@ def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list
 
 def measure(subject: Subject, point: dict) -> dict:
     tasks = {
-        f"n{records}-r{i}": subject.task(records, point["first_seed"] + i)
-        for records in RECORDS
+        f"n{records}-r{i}": subject.task(records, seed=i)
+        for records in point["records"]
         for i in range(point["questions"])
     }
     answers = ask(subject, tasks, point["format"], point["concurrency"])

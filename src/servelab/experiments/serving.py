@@ -10,16 +10,21 @@ from servelab.model.serve import serve
 # "serial": one request at a time. "continuous": up to `max_running`, prompts cut. "all at once": the same, but every
 # request is there at the start, as when a benchmark sends all it has.
 POLICIES = ("serial", "continuous", "all at once")
-RECORDS = (128, 512)  # lengths of the documents, taking turns
 OUTPUT_TOKENS = 46
 
 
-def points(rates=(1, 2, 4, 8, 16), policies=POLICIES, requests=16, deadline_s=1.0, trials=2) -> list[dict]:
-    """A point for each trial, policy and arrival rate (requests a second; one for "all at once")."""
+def points(
+    rates=(1, 2, 4, 8, 16), policies=POLICIES, requests=16, deadline_s=1.0, trials=2, records=(128, 512)
+) -> list[dict]:
+    """A point for each trial, policy and arrival rate (requests a second; one for "all at once").
+
+    `records` are the lengths of the documents, taking turns.
+    """
     for policy in policies:
         require_name("policies", policy, POLICIES)
     return [
-        {"trial": trial, "policy": policy, "rate": rate, "requests": requests, "deadline_s": deadline_s}
+        {"trial": trial, "policy": policy, "rate": rate}
+        | {"requests": requests, "deadline_s": deadline_s, "records": list(records)}
         for trial in range(trials)
         for policy in policies
         for rate in (rates if policy != "all at once" else rates[-1:])
@@ -30,6 +35,10 @@ def arrivals_s(point: dict) -> list[float]:
     if point["policy"] == "all at once":
         return [0.0] * point["requests"]
     return service.fixed_arrivals(point["rate"], point["requests"])
+
+
+def records_of(point: dict, request: int) -> int:
+    return point["records"][request % len(point["records"])]
 
 
 def settings(point: dict) -> dict:
@@ -62,8 +71,7 @@ def results(trace, correct: dict[str, bool], point: dict) -> dict:
 
 def measure(subject: Subject, point: dict) -> dict:
     tasks = {
-        f"r{i}": subject.task(RECORDS[i % len(RECORDS)], seed=1000 * point["trial"] + i)
-        for i in range(point["requests"])
+        f"r{i}": subject.task(records_of(point, i), seed=1000 * point["trial"] + i) for i in range(point["requests"])
     }
     asked = [
         Request(name, arrival, task.prompt_ids, OUTPUT_TOKENS)
@@ -76,7 +84,7 @@ def measure(subject: Subject, point: dict) -> dict:
 def predict(step_cost, point: dict) -> dict:
     """A cost model answers nothing: every answer counts as correct."""
     asked = [
-        Request(f"r{i}", arrival, 3 + 4 * RECORDS[i % len(RECORDS)], OUTPUT_TOKENS)
+        Request(f"r{i}", arrival, 3 + 4 * records_of(point, i), OUTPUT_TOKENS)
         for i, arrival in enumerate(arrivals_s(point))
     ]
     trace = simulate(asked, step_cost, **settings(point))

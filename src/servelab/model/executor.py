@@ -44,6 +44,8 @@ class TorchExecutor:
     ):
         self.model = model
         self.kv = PagedKV(model.config, num_blocks, block_size, kv_dtype, model.device, kernels)
+        # Called with the rows of a batch and the logits of each, (count, vocab_size), before any is sampled.
+        self.watch_logits: Callable[[list[Row], Sequence[Tensor]], None] = lambda rows, logits: None
         self._clock = clock
         self._sleep = sleep
         self._start_s: float | None = None
@@ -92,6 +94,7 @@ class TorchExecutor:
         logits = self.model.logits(hidden[torch.tensor(ends, dtype=torch.int64, device=hidden.device)])
         logits = logits.split(counts)  # of each row (count, vocab_size)
         require_finite(batch.rows, logits)
+        self.watch_logits(batch.rows, logits)
         sampled = [sample_row(row, own) for row, own in zip(batch.rows, logits, strict=True)]
         if hidden.is_cuda:
             torch.cuda.synchronize(hidden.device)  # no row may have sampled: the clock must not run ahead

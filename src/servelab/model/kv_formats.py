@@ -130,6 +130,40 @@ class Q4_0(Blocks):
         return torch.cat((codes & 15, codes >> 4), dim=-1).float() - 8
 
 
+class Int2(KVFormat):
+    """2-bit codes for groups of 32 values, with scale and minimum in float16: 12 bytes, where float32 takes 128.
+
+    Asymmetric as in KIVI (Liu et al. 2024, arXiv:2402.02750), but grouped along each head for keys too. No kernel.
+    """
+
+    GROUP, BYTES = 32, 12
+
+    def __init__(self):
+        super().__init__("int2", torch.uint8)
+
+    def row_size(self, head_dim: int) -> int:
+        if head_dim % self.GROUP:
+            raise ValueError(f"head_dim is {head_dim}; int2 needs a multiple of {self.GROUP}")
+        return head_dim // self.GROUP * self.BYTES
+
+    def encode(self, heads: Tensor) -> Tensor:
+        values = heads.float().unflatten(-1, (-1, self.GROUP))  # (..., groups, 32)
+        low = values.amin(-1, keepdim=True).half()  # (..., groups, 1)
+        scale = ((values.amax(-1, keepdim=True) - low.float()) / 3).half()
+        steps = (values - low.float()) * torch.where(scale == 0, 0.0, 1 / scale.float())
+        codes = steps.round().clamp(0, 3).to(torch.uint8).unflatten(-1, (4, 8))  # (..., groups, 4, 8)
+        shifts = torch.tensor([0, 2, 4, 6], dtype=torch.uint8, device=codes.device)[:, None]
+        packed = (codes << shifts).sum(-2).to(torch.uint8)  # (..., groups, 8)
+        return torch.cat((scale.view(torch.uint8), low.view(torch.uint8), packed), dim=-1).flatten(-2)
+
+    def decode(self, stored: Tensor) -> Tensor:
+        groups = stored.unflatten(-1, (-1, self.BYTES))
+        scale, low = groups[..., :4].contiguous().view(torch.float16).float().split(1, dim=-1)
+        shifts = torch.tensor([0, 2, 4, 6], dtype=torch.uint8, device=stored.device)[:, None]
+        codes = groups[..., None, 4:] >> shifts & 3  # (..., groups, 4, 8)
+        return (codes.flatten(-2).float() * scale + low).flatten(-2)
+
+
 def _finite(codes: Tensor) -> Tensor:
     return torch.where(codes.isfinite(), codes, 0.0)
 
@@ -141,6 +175,7 @@ FORMATS: dict[str, KVFormat] = {
     "fp8": FP8(),
     "q8_0": Q8_0("q8_0"),
     "q4_0": Q4_0("q4_0"),
+    "int2": Int2(),
 }
 
 

@@ -13,6 +13,7 @@ from servelab.model.config import DecoderConfig
 from servelab.model.decoder import Decoder
 
 RETRIEVAL_FOLDER = Path(__file__).parent / "weights" / "retrieval"
+DRAFT_FOLDER = RETRIEVAL_FOLDER.with_name("retrieval-draft")
 DTYPES = ("F64", "F32", "F16", "BF16")  # as safetensors calls what is a plain number
 
 
@@ -42,11 +43,21 @@ def load_checkpoint(
 
 def load_retrieval(device: torch.device | str = "cpu") -> Decoder:
     """The model that ships with the library, trained for `servelab.model.retrieval`. In float32."""
-    path = RETRIEVAL_FOLDER / "model.safetensors"
-    card = read_json(RETRIEVAL_FOLDER / "card.json")
+    return load_shipped(RETRIEVAL_FOLDER, device)
+
+
+def load_retrieval_draft(device: torch.device | str = "cpu") -> Decoder:
+    """A quarter of its size, trained for shorter documents: it drafts for it (section 8.5.3). In float32."""
+    return load_shipped(DRAFT_FOLDER, device)
+
+
+def load_shipped(folder: Path, device: torch.device | str) -> Decoder:
+    """The checkpoint in `folder`, if its weights are the ones that its card states."""
+    path = folder / "model.safetensors"
+    card = read_json(folder / "card.json")
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != card["sha256"]:
         raise ValueError(f"{path} is not the file that was shipped: its SHA-256 must be {card['sha256']}")
-    return load_checkpoint(RETRIEVAL_FOLDER, device=device)
+    return load_checkpoint(folder, device=device)
 
 
 def read_json(path: Path) -> dict:
