@@ -44,7 +44,7 @@ def run_through(engine):
             assert all(record.num_output_tokens == record.max_tokens for record in done)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(workloads(), limits(), drafters, st.dictionaries(st.integers(0, 25), st.booleans(), min_size=1, max_size=6))
 def test_an_interrupted_run_can_go_on(requests, limits, drafter, calls):
     engines = []

@@ -1,5 +1,6 @@
 """The engine on a real model: scheduling changes no token, forks do not disturb each other, formats keep bounds."""
 
+import copy
 import random
 
 import pytest
@@ -7,9 +8,13 @@ import torch
 from torch_cases import KERNEL, TINY, StepClock, greedy, make_requests, random_model
 
 from servelab.engine import POLICIES, BlockPool, Engine, Request, Scheduler
+from servelab.model.draft import DraftModelProposer
 from servelab.model.executor import TorchExecutor
 from servelab.model.generate import generate
+from servelab.model.kv_formats import FORMATS, KVFormat
 from servelab.model.serve import outputs_of, serve
+from servelab.quantization import dequantize, quantize
+from servelab.speculation import NgramProposer
 
 
 def run(model, requests, **options):
@@ -33,22 +38,44 @@ def random_options(rng, requests):
     }
 
 
-@pytest.mark.parametrize("seeds", [range(10), range(10, 20)])
-def test_scheduling_changes_no_greedy_token(seeds):
-    """Policy, budget, chunk, block size, prefix cache, preemption: the text is that of `generate`."""
+def run_seen(trace):
+    """What a run met."""
+    kinds = [{row.kind for row in step.rows} for step in trace.steps]
+    segments = [segment for record in trace.requests for segment in record.segments]
+    met = {
+        "preemption": trace.num_preemptions,
+        "hit": any(record.num_cached_tokens for record in trace.requests),
+        "mixed step": {"prefill", "decode"} in kinds,
+        "chunk": any(not segment.num_samples for segment in segments),
+        "accepted": trace.num_accepted,
+        "rejected": trace.num_drafted > trace.num_accepted,
+    }
+    return {name for name, value in met.items() if value}
+
+
+def random_drafter(rng, model):
+    """None, look-up, the model itself (nearly always right), or another one (nearly always wrong)."""
+    length = rng.randrange(1, 6)
+    proposers = [
+        NgramProposer(length),
+        DraftModelProposer(model, length),
+        DraftModelProposer(random_model(seed=9), length),
+    ]
+    return rng.choice([None, *proposers])
+
+
+def test_scheduling_changes_no_greedy_token():
+    """Policy, budget, chunk, block size, prefix cache, preemption, speculation: the text is that of `generate`."""
     seen = set()
-    for seed in seeds:
-        model = random_model(seed=seed % 2)
+    for seed in range(24):
+        model, rng = random_model(seed=seed % 2), random.Random(seed)
         requests, texts = make_requests(model, 5, seed % 4)
-        trace, outputs = run(model, requests, **random_options(random.Random(seed), requests))
-        assert outputs == texts, seed
+        options = random_options(rng, requests)
+        trace, outputs = run(model, requests, **options, drafter=random_drafter(rng, model))
+        assert outputs == texts, (seed, options)
         assert {record.status for record in trace.requests} == {"finished"}
-        kinds = [{row.kind for row in step.rows} for step in trace.steps]
-        seen |= {"preemption"} if trace.num_preemptions else set()
-        seen |= {"hit"} if any(record.num_cached_tokens for record in trace.requests) else set()
-        seen |= {"mixed"} if {"prefill", "decode"} in kinds else set()
-        seen |= {"chunk"} if any(not segment.num_samples for r in trace.requests for segment in r.segments) else set()
-    assert seen == {"preemption", "hit", "mixed", "chunk"}  # else this would prove little
+        seen |= run_seen(trace)
+    assert seen == {"preemption", "hit", "mixed step", "chunk", "accepted", "rejected"}  # else this would prove little
 
 
 @pytest.mark.parametrize("kernels", [True, False])
@@ -75,22 +102,33 @@ def test_text_is_that_of_transformers():
         assert outputs[request.id] == text.tolist()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_samples_are_those_of_runs_of_their_own(seed):
-    """n > 1: forks share blocks, copy on write, may be preempted; each draws as `generate` draws its sample."""
+    """Forks share blocks, copy on write, are preempted, drafted for; each draws as `generate` draws its sample."""
     model, rng = random_model(), random.Random(seed)
     prompts = [[rng.randrange(61) for _ in range(rng.randrange(1, 20))] for _ in range(3)]
     requests = [
         Request(f"r{i}", 0.0, prompt, 12, n=i + 1, temperature=1.5, seed=seed) for i, prompt in enumerate(prompts)
     ]
-    options = random_options(rng, requests)
-    trace, outputs = run(model, requests, **{**options, "max_running": rng.randrange(3, 6)})
+    options = {**random_options(rng, requests), "max_running": rng.randrange(3, 6)}
+    trace, outputs = run(model, requests, **options, drafter=random_drafter(rng, model) if seed else None)
     for request in requests:
         for sample, sample_id in enumerate(request.sample_ids):
             alone = generate(model, request.prompt, 12, temperature=1.5, seed=seed, sample_index=sample)
             assert outputs[sample_id] == alone
     assert len({tuple(outputs[sample_id]) for sample_id in requests[2].sample_ids}) == 3
     assert trace["r2/1"].parent == "r2"
+
+
+def test_drafts_that_are_drawn_as_the_target_draws_are_accepted():
+    """The model drafts for itself: all its drafts are right, greedy and drawn, and steps are saved."""
+    model = random_model()
+    for temperature in (0.0, 1.0):
+        requests = [Request("a", 0.0, [5, 1, 4], 21, temperature=temperature, seed=3)]
+        trace, outputs = run(model, requests, drafter=DraftModelProposer(model, 4))
+        assert outputs["a"] == generate(model, [5, 1, 4], 21, temperature, 3)
+        assert trace.num_accepted == trace.num_drafted == 16
+        assert len(trace.steps) == 5
 
 
 def test_a_copied_block_is_its_owners_alone():
@@ -113,9 +151,12 @@ def test_a_copied_block_is_its_owners_alone():
 
 
 @pytest.mark.parametrize(
-    ("kv_dtype", "bound"), [("f32", 1e-5), ("f16", 0.01), ("bf16", 0.1), ("fp8", 0.6), ("q8_0", 0.15), ("q4_0", 1.5)]
+    ("config", "kv_dtype", "bound"),
+    [
+        *[(TINY, "f32", 1e-4), (TINY, "f16", 0.02), (TINY, "bf16", 0.2), (TINY, "fp8", 1.5), (TINY, "q8_0", 0.3)],
+        *[(TINY, "q4_0", 4.0), (KERNEL, "f32", 1e-4), (KERNEL, "q8_0", 0.3)],  # these two by compiled kernels
+    ],
 )
-@pytest.mark.parametrize("config", [TINY, KERNEL], ids=["gathered", "kernel"])
 def test_a_format_moves_logits_by_no_more_than_it_may(config, kv_dtype, bound):
     """The same tokens are forced through chunks and decodes over the cache, and compared with no cache at all."""
     model = random_model(config)
@@ -136,9 +177,8 @@ def test_a_format_moves_logits_by_no_more_than_it_may(config, kv_dtype, bound):
             logits.append(model(torch.tensor(text)[positions], positions, attend))
             context += num_tokens
         error = (torch.cat(logits) - model(torch.tensor(text))).abs().max()
-    print("ERR", config.head_dim, kv_dtype, float(error))
     assert error < bound
-    assert kv_dtype == "f32" or error > bound / 1000  # it was used
+    assert kv_dtype == "f32" or error > bound / 100  # it was used
 
 
 def test_a_request_with_an_early_stop_and_one_that_is_cancelled_give_their_blocks_back():
@@ -169,3 +209,45 @@ def test_the_engine_waits_for_an_arrival():
     trace, _ = serve(random_model(), [Request("a", 30.0, [1, 2], 3)], clock=clock, sleep=clock.sleep)
     assert trace["a"].arrival_s <= trace.steps[0].start_s < 30.5
     assert trace["a"].ttft_s < 1
+
+
+@pytest.mark.parametrize("kv_dtype", ["q8_0", "q4_0", "fp8"])
+def test_bytes_and_values_are_those_of_the_codecs(kv_dtype):
+    values = torch.randn(40, 3, 64, generator=torch.Generator().manual_seed(0))
+    values[0, 0, :32] = 0
+    values[1] *= 1e-7  # a scale that rounds to 0
+    values[2] *= 300  # beyond what FP8 holds
+    values[3, :, ::2] = values[3, :, :1]  # ties for the largest
+    stored = FORMATS[kv_dtype].encode(values)
+    assert stored.shape[-1] == FORMATS[kv_dtype].row_size(64)
+    assert stored.numpy().tolist() == quantize(values.numpy(), kv_dtype).tolist()
+    decoded = FORMATS[kv_dtype].decode(stored)
+    assert torch.equal(decoded, torch.from_numpy(dequantize(stored.numpy(), kv_dtype)))
+
+
+def test_a_format_of_ones_own():
+    """Sixteenths in two bytes: one class is all that it takes."""
+
+    class Sixteenths(KVFormat):
+        def encode(self, heads):
+            return (heads * 16).round().to(torch.int16)
+
+        def decode(self, stored):
+            return stored.float() / 16
+
+    model = random_model()
+    request = Request("a", 0.0, list(range(12)), 8)
+    _, outputs = run(model, [request], kv_dtype=Sixteenths("sixteenths", torch.int16), kernels=False)
+    assert len(outputs["a"]) == 8
+    assert TorchExecutor(model, 4, 4, "f32").kv.nbytes == 2 * TorchExecutor(model, 4, 4, "bf16").kv.nbytes
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "bf16", "fp8", "q8_0", "q4_0"])
+def test_the_same_on_a_gpu(kv_dtype):
+    model = random_model()
+    requests, texts = make_requests(model, 5, 3)
+    trace, outputs = run(copy.deepcopy(model).cuda(), requests, max_running=3, num_blocks=30, kv_dtype=kv_dtype)
+    assert kv_dtype != "f32" or outputs == texts
+    assert trace.total_s > 0
+    assert set(outputs) == set(texts)

@@ -11,7 +11,9 @@ from itertools import count
 from servelab.checks import require_int
 from servelab.engine.batch import Batch, Row
 from servelab.engine.blocks import BlockPool, BlockTable
-from servelab.engine.request import MAX_TOKEN_ID, Request, Status
+from servelab.engine.drafts import require_draft, take_draft, take_verified
+from servelab.engine.integrity import check_integrity, require_runnable
+from servelab.engine.request import Request, Status
 
 POLICIES = ("serial", "static", "continuous", "chunked")
 
@@ -69,7 +71,7 @@ class Scheduler:
 
     def register(self, request: Request) -> None:
         """Take `request` on before it arrives. Raises `ValueError`, with nothing changed, if it can never run."""
-        self._require_runnable(request)
+        require_runnable(self, request)
         self._ids.update(request.sample_ids)
         self._unqueued[request.id] = request
         request.table = BlockTable(self.pool)
@@ -81,26 +83,6 @@ class Scheduler:
         del self._unqueued[request.id]
         self.requests[request.id] = request
         self.waiting.append(request)
-
-    def _require_runnable(self, request: Request) -> None:
-        if request.table is not None:
-            raise ValueError(f"request {request.id!r} was used already; request.fresh() makes an unused copy")
-        for sample_id in request.sample_ids:
-            if sample_id in self._ids:
-                raise ValueError(f"id is {sample_id!r}, which another request has")
-        tokens, slots = request.max_written_tokens, self.pool.num_blocks * self.pool.block_size
-        if tokens > slots:
-            raise ValueError(f"request {request.id!r} writes {tokens} tokens; it must be at most {slots}, all blocks")
-        if self.policy != "chunked" and self.token_budget is not None and tokens > self.token_budget:
-            # A preempted request is recomputed whole, its output included.
-            raise ValueError(
-                f"request {request.id!r} writes {tokens} tokens; "
-                f"without chunking it must be at most the token budget {self.token_budget}"
-            )
-        if request.n > self.max_running:
-            raise ValueError(f"n is {request.n}; it must be at most max_running, {self.max_running}")
-        if request.stop_tokens and request.token_ids is None:
-            raise ValueError(f"request {request.id!r} has stop_tokens; its prompt must be token ids, not their number")
 
     def cancel(self, request_id: str) -> bool:
         """Drop a waiting or running request; False if it had ended before. An unknown id raises `ValueError`.
@@ -131,12 +113,7 @@ class Scheduler:
 
         As much of it as fits is verified; then it is gone, as it is when the request is preempted.
         """
-        if request.status is not Status.RUNNING or not request.takes_draft:
-            raise ValueError(
-                f"request {request.id!r} takes no draft now: it must be running, and its next step a decode"
-            )
-        for position, token_id in enumerate(token_ids):
-            require_int(f"token_ids[{position}]", token_id, maximum=MAX_TOKEN_ID)
+        require_draft(request, token_ids)
         request.spec_token_ids = list(token_ids)
 
     def schedule(self) -> Batch:
@@ -162,7 +139,7 @@ class Scheduler:
         while served < len(self.running) and batch.budget_left > 0:
             request = self.running[served]
             num_tokens = min(request.num_tokens - request.num_computed_tokens, cap, batch.budget_left)
-            draft = self._take_draft(request, min(cap, batch.budget_left)) if request.spec_token_ids else []
+            draft = take_draft(request, min(cap, batch.budget_left)) if request.spec_token_ids else []
             num_tokens += len(draft)
             new_blocks = []
             if not request.table.fill(num_tokens):
@@ -171,17 +148,6 @@ class Scheduler:
                 new_blocks = self._append(batch, request.table, num_tokens)
             self._place(batch, request, num_tokens, "running", new_blocks, draft)
             served += 1
-
-    def _take_draft(self, request: Request, max_tokens: float) -> list[int]:
-        """Its draft, cut to what fits into a row of `max_tokens`, its last output tokens and the free blocks.
-
-        Nobody is preempted to make room for a guess.
-        """
-        draft, request.spec_token_ids = request.spec_token_ids, []
-        wanted = request.num_prompt_tokens + request.max_tokens - request.num_tokens
-        table = request.table
-        slots = table.unused_slots + (self.pool.num_free - table.tail_is_shared) * self.pool.block_size
-        return draft[: max(0, min(max_tokens, wanted, slots) - 1)]  # one is for the token that is fed anyway
 
     def _make_room(self, batch: Batch, request: Request, num_tokens: int) -> bool:
         """Preempt the last running request until the blocks for `request` are there; False if that came to itself."""
@@ -304,7 +270,9 @@ class Scheduler:
             if not tokens or row.request.status is Status.CANCELLED:
                 continue
             if row.spec_token_ids:
-                self._take_verified(row, tokens)
+                take_verified(row, tokens)
+                if self.prefix_caching:
+                    self.cache_full_blocks(row.request)
                 if row.request.has_ended:
                     finished.append(row.request)
                 continue
@@ -315,19 +283,6 @@ class Scheduler:
                     finished.append(request)
         self.finish(finished)
         return finished
-
-    def _take_verified(self, row: Row, tokens: list[int]) -> None:
-        """Append what a row with a draft yielded, to where the output ends, and take back the KV of all else."""
-        request, before = row.request, row.request.num_tokens
-        for token in tokens:
-            request.append_token(token)
-            if request.has_ended:
-                break
-        # One token was fed that had been decided before; each that was accepted has its KV too, the last has none yet.
-        request.num_computed_tokens = row.num_computed_tokens + request.num_tokens - before
-        request.table.truncate(request.num_computed_tokens)
-        if self.prefix_caching:
-            self.cache_full_blocks(request)
 
     def abandon(self, batch: Batch) -> None:
         """The step did not finish. Its requests wait again, as if preempted: what it wrote cannot be relied on.
@@ -364,17 +319,4 @@ class Scheduler:
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` unless queues, tables and pool agree. Cheap enough for tests, not for each step."""
-        queued = [*self.waiting, *self.running]
-        if len(queued) != len(self.requests) or any(self.requests.get(r.id) is not r for r in queued):
-            raise RuntimeError("a request is in no queue or in two")
-        if any(r.status is not Status.RUNNING for r in self.running):
-            raise RuntimeError("a running request has another status")
-        if any(r.table.block_ids or r.num_computed_tokens for r in self.waiting):
-            raise RuntimeError("a waiting request holds blocks")
-        if any(r.table.num_tokens != r.num_computed_tokens for r in self.running):
-            raise RuntimeError("a table has room for other tokens than were computed")
-        if any(a.admission >= b.admission for a, b in zip(self.running, self.running[1:], strict=False)):
-            raise RuntimeError("running requests are not in order of admission")
-        if self._slots_taken() > self.max_running:
-            raise RuntimeError(f"{self._slots_taken()} requests run, {self.max_running} may")
-        self.pool.check_integrity([request.table for request in self.running])
+        check_integrity(self)
