@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from servelab import quantization
-from servelab.figures import formats
+from servelab import catalog, quantization
+from servelab.figures import formats, weights
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,51 @@ def test_bytes_and_times_are_relative_to_the_baseline():
     assert "q8_0, bytes 0.27, time 0.50" in fig.layout.meta["alt"]
     with pytest.raises(ValueError, match="baseline is 'bf16'"):
         formats.bytes_and_times(samples, {"f32": 128, "q8_0": 34}, "bf16")
+
+
+M2_MAX = catalog.accelerator("m2-max").memory_bytes
+QWEN_235B = catalog.model("qwen3-235b-a22b")
+
+
+def file_235b(variant):
+    return QWEN_235B, weights.files_of(QWEN_235B.name)[variant]
+
+
+@pytest.mark.parametrize(
+    ("variant", "context", "says"),
+    [
+        ("Q2_K", 8192, "1.60 GiB are left beside the weights, 8192 tokens of KV take 1.47 GiB: 1 such context fits."),
+        ("Q2_K", 2048, "2048 tokens of KV take 0.37 GiB: 4 such contexts fit."),
+        ("Q2_K", 32768, "take 5.88 GiB: 4.27 GiB are missing."),
+        ("Q2_K_L", 8192, "3.7 MiB are missing."),
+        ("UD-Q2_K_XL", 8192, "the weights alone are 0.56 GiB too large; no context fits."),
+    ],
+)
+def test_fit_explorer_says_what_fits(variant, context, says):
+    fig, text = weights.fit_explorer(file_235b(variant), M2_MAX, context)
+    assert says in text
+    rows = dict(fig.layout.meta["tables"][0]["rows"])
+    assert sum(float(rows[part]) for part in ("reserved", "weights", "KV", "left")) == pytest.approx(89.41, abs=0.02)
+    assert sum(bar.x[0] for bar in fig.data[1:]) == pytest.approx(float(rows["weights"]) + float(rows["KV"]), abs=0.01)
+
+
+def test_fit_explorer_refuses_too_small_a_memory():
+    with pytest.raises(ValueError, match="reserved_bytes is"):
+        weights.fit_explorer(file_235b("Q2_K"), 2**30, 8192)
+
+
+def test_uniform_bytes_fill_whole_blocks():
+    qwen = catalog.model("qwen3-8b")
+    assert weights.uniform_bytes(qwen, "bf16") == 16381470720
+    assert weights.uniform_bytes(qwen, "q2_k") == -(-8190735360 // 256) * 84
+
+
+def test_block_bytes_tell_codes_from_scales():
+    fig = weights.block_bytes(["bf16", "q2_k"])
+    assert fig.layout.meta["tables"][0]["rows"] == [
+        ["bf16", 512, 0, 512, "16", "0.0"],
+        ["q2_k", 64, 20, 84, "2.625", "23.8"],
+    ]
+    assert [sum(bar) for bar in zip(fig.data[0].x, fig.data[1].x, strict=True)] == [512, 84]
+    with pytest.raises(ValueError, match="fmt is 'q9_k'"):
+        weights.block_bytes(["q9_k"])

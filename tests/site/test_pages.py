@@ -17,6 +17,7 @@ CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
 EXPLORERS = {  # name: page
     "paging": CHAPTER,
     "reads": "chapters/8-2-1-batching.html",
+    "fit": "chapters/8-4-1-weight-formats.html",
     "formats": "chapters/8-4-2-kv-cache-formats.html",
     "fits": "chapters/8-4-2-kv-cache-formats.html",
 }

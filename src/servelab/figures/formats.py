@@ -145,7 +145,7 @@ def fits_explorer(context):
         **{"text": f"equal at {meet:.0f} tokens", "showarrow": False, "font": {"color": COLORS["cost"], "size": 13}},
     )
     ticks = [0, 8192, 16384, 24576, 32768]
-    fig.update_xaxes(title_text="context (tokens)", range=[0, 33500], tickvals=ticks, fixedrange=True)
+    fig.update_xaxes(title_text="context (tokens)", range=[0, 34500], tickvals=ticks, tickformat="d", fixedrange=True)
     fig.update_yaxes(title_text="ms between outputs", range=[6.2, 8], nticks=5, fixedrange=True)
     times = {name: 1e3 * fit.seconds(context) for name, fit in (("BF16", bf16), ("FP8", fp8))}
     rows = [
