@@ -18,6 +18,7 @@ EXPLORERS = {  # name: page
     "paging": CHAPTER,
     "reads": "chapters/8-2-1-batching.html",
     "fit": "chapters/8-4-1-weight-formats.html",
+    "offload": "chapters/8-4-3-offload.html",
     "formats": "chapters/8-4-2-kv-cache-formats.html",
     "fits": "chapters/8-4-2-kv-cache-formats.html",
 }
