@@ -395,6 +395,13 @@ def test_the_whole_kernel_converts_as_its_decoder_does():
     assert counts[False].scalar < counts[True].scalar
 
 
+def test_converted_at_once_counts_registers_by_their_width():
+    wide = ["vcvtdq2ps %zmm2, %zmm2", "vcvtdq2ps %ymm2, %ymm2", "cvtdq2ps %xmm0, %xmm1", "vmulps %zmm2, %zmm1, %zmm2"]
+    assert assembly.converted_at_once(wide) == 28
+    assert assembly.converted_at_once(["vcvtsi2ss %r10d, %xmm15, %xmm1", "vcvtsi2ssl (%rax), %xmm0, %xmm0"]) == 2
+    assert assembly.converted_at_once(["jne .LBB0_25"]) == 0
+
+
 def test_a_function_that_was_not_called_has_no_assembly():
     with pytest.raises(ValueError, match="dispatcher is not compiled yet"):
         assembly.conversions(cpu.quantized.compile_attention(64, None))

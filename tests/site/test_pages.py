@@ -14,7 +14,14 @@ from axe_playwright_python.sync_playwright import Axe
 from servelab.states import state_at
 
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
-EXPLORERS = {"paging": CHAPTER, "reads": "chapters/8-2-1-batching.html"}  # name: page
+EXPLORERS = {  # name: page
+    "paging": CHAPTER,
+    "reads": "chapters/8-2-1-batching.html",
+    "fit": "chapters/8-4-1-weight-formats.html",
+    "offload": "chapters/8-4-3-offload.html",
+    "formats": "chapters/8-4-2-kv-cache-formats.html",
+    "fits": "chapters/8-4-2-kv-cache-formats.html",
+}
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
