@@ -14,7 +14,11 @@ from axe_playwright_python.sync_playwright import Axe
 from servelab.states import state_at
 
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
-EXPLORERS = {"paging": CHAPTER, "reads": "chapters/8-2-1-batching.html"}  # name: page
+EXPLORERS = {  # name: page
+    "life": "chapters/8-1-1-life-of-a-request.html",
+    "reads": "chapters/8-2-1-batching.html",
+    "paging": CHAPTER,
+}
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
