@@ -2,11 +2,13 @@
 
 import pytest
 
-from servelab import catalog
+from servelab import catalog, memory
 from servelab.engine import Request, simulate
-from servelab.figures import lifecycle, schedule
+from servelab.figures import capacity, lifecycle, schedule
 from servelab.figures.style import COLORS
+from servelab.units import GIB
 
+QWEN = catalog.model("qwen3-8b")
 STEP = catalog.step_cost("rtx-pro-6000", "qwen3-8b")
 FOUR = [("r0", 0.0, 2048, 8), ("r1", 0.0, 2048, 2), ("r2", 0.02, 8192, 2), ("r3", 0.03, 2048, 4)]
 
@@ -79,3 +81,38 @@ def test_no_gap_no_mark():
     run = trace(requests=[("one", 0.0, 16, 1)])
     assert schedule.longest_gap(run) is None
     assert "gap" not in schedule.timeline(run).layout.meta["alt"]
+
+
+@pytest.mark.parametrize("lengths", capacity.LENGTHS.values())
+@pytest.mark.parametrize("block_size", capacity.BLOCK_SIZES)
+@pytest.mark.parametrize("kv_format", capacity.FORMATS.values())
+@pytest.mark.parametrize("prefix", capacity.PREFIXES.values())
+def test_fits_explorer_fills_the_pool(lengths, block_size, kv_format, prefix):
+    fig, text = capacity.fits_explorer(QWEN, 12, lengths, block_size, kv_format, prefix)
+    assert sum(bar.x[0] for bar in fig.data[:4]) == pytest.approx(12)
+    assert all(bar.x[0] >= 0 for bar in fig.data[:4])
+    shared = round(prefix * lengths[0])
+    count = memory.max_requests(12 * GIB, QWEN, *lengths, block_size, kv_format, shared)
+    assert f"{count} fit in 12 GiB" in text
+    assert fig.data[4].x == (memory.max_requests(12 * GIB, QWEN, lengths[0], 1, block_size, kv_format, shared), count)
+    assert ("fills no whole block" in text) == (0 < shared < block_size)
+
+
+def test_fits_explorer_on_the_running_case():
+    _, text = capacity.fits_explorer(QWEN, 12, (8192, 256), 16, "bf16", 0)
+    assert text == (
+        "A request holds 1,188 MiB to its last token: 10 fit in 12 GiB. Counted after prefill it is the same number."
+    )
+    _, text = capacity.fits_explorer(QWEN, 12, (2048, 256), 16, "bf16", 0)
+    assert "37 fit in 12 GiB. Counted after prefill it would be 42: 5 too many." in text
+
+
+def test_fits_explorer_says_when_nothing_fits():
+    fig, text = capacity.fits_explorer(catalog.model("llama-3.1-70b"), 2, (8192, 256), 16, "bf16", 0)
+    assert "0 fit in 2 GiB. Not even one" in text
+    assert fig.layout.meta["alt"].startswith("0 requests")
+
+
+def test_instance_names_its_parts():
+    fig = capacity.instance({"weights": (15.26, "weights"), "KV pool": (12, "kv"), "rest": (4.74, "unused")})
+    assert fig.layout.meta["alt"] == "32 GiB of memory: weights 15.3 GiB, KV pool 12.0 GiB, rest 4.7 GiB."

@@ -16,6 +16,7 @@ from servelab.states import state_at
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
 EXPLORERS = {  # name: page
     "life": "chapters/8-1-1-life-of-a-request.html",
+    "fits": "chapters/8-1-2-memory.html",
     "reads": "chapters/8-2-1-batching.html",
     "paging": CHAPTER,
 }
