@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-NOTEBOOKS := $(wildcard chapters/*.ipynb solutions/*.ipynb)
+NOTEBOOKS := $(wildcard book/*.ipynb chapters/*.ipynb solutions/*.ipynb)
 ROOT_MAY := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ book: $(INSTALLED) ## build the site and serve it at http://127.0.0.1:8000 (PORT
 
 test: $(INSTALLED) ## run every test: library, notebooks, site in a browser (ARGS="-k paged" for some)
 	@$(BIN)/python tools/browser.py || echo "The tests of the site will fail."
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env tests chapters solutions $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env tests book chapters solutions $(ARGS)
 
 lab: $(INSTALLED) ## open JupyterLab on the notebooks
 	@$(BIN)/python -m jupyterlab $(ROOT_MAY)
@@ -37,7 +37,7 @@ train: $(INSTALLED) ## train the retrieval model again, three seeds, into _build
 bench-gpu: $(INSTALLED) ## measure this machine's CUDA GPU, write bench/gpu.json
 	@$(BIN)/python tools/bench_gpu.py
 
-notebooks: $(INSTALLED) ## run chapters and solutions again, put them in the committed form, make the exercises
+notebooks: $(INSTALLED) ## run pages and solutions again, put them in the committed form, make the exercises
 	@$(BIN)/python tools/notebooks.py execute $(NOTEBOOKS)
 	@$(BIN)/python tools/make_exercises.py
 

@@ -15,12 +15,15 @@ from servelab.states import state_at
 
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
 EXPLORERS = {  # name: page
-    "paging": CHAPTER,
+    "life": "chapters/8-1-1-life-of-a-request.html",
+    "memory": "chapters/8-1-2-memory.html",
     "reads": "chapters/8-2-1-batching.html",
+    "paging": CHAPTER,
     "fit": "chapters/8-4-1-weight-formats.html",
-    "offload": "chapters/8-4-3-offload.html",
     "formats": "chapters/8-4-2-kv-cache-formats.html",
     "fits": "chapters/8-4-2-kv-cache-formats.html",
+    "offload": "chapters/8-4-3-offload.html",
+    "recorded": "book/predicted-and-measured.html",
 }
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
 DESKTOP = {"width": 1280, "height": 900}

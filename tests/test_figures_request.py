@@ -1,0 +1,118 @@
+"""Figures of section 8.1: what is drawn is what engine and library compute."""
+
+import pytest
+
+from servelab import catalog, memory
+from servelab.engine import Request, simulate
+from servelab.figures import capacity, lifecycle, schedule
+from servelab.figures.style import COLORS
+from servelab.units import GIB
+
+QWEN = catalog.model("qwen3-8b")
+STEP = catalog.step_cost("rtx-pro-6000", "qwen3-8b")
+FOUR = [("r0", 0.0, 2048, 8), ("r1", 0.0, 2048, 2), ("r2", 0.02, 8192, 2), ("r3", 0.03, 2048, 4)]
+
+
+def trace(policy="continuous", requests=FOUR, **limits):
+    return simulate([Request(*request) for request in requests], STEP, policy=policy, **limits)
+
+
+def test_life_is_the_chapters_example():
+    assert lifecycle.life(0.1, 2048, 256).total_s == pytest.approx(6.9535)
+    interrupted = lifecycle.life(0.1, 2048, 256, inserted=1)
+    assert interrupted.total_s == pytest.approx(7.0495)
+    assert max(interrupted.gaps_s) == pytest.approx(0.1225)
+    assert interrupted.interrupted == (127,)
+
+
+@pytest.mark.parametrize("output", lifecycle.OUTPUTS)
+@pytest.mark.parametrize("inserted", lifecycle.INSERTED)
+def test_life_explorer_draws_all_of_the_time(output, inserted):
+    fig, text = lifecycle.life_explorer(0.5, 8192, output, inserted)
+    own = sum(length for bar in fig.data[:3] for length in bar.x)
+    others = sum(fig.data[3].x)
+    story = lifecycle.life(0.5, 8192, output, inserted)
+    assert own + others == pytest.approx(story.total_s)
+    assert len(fig.data[3].x) == (0 if output == 1 else inserted)
+    assert f"last after {story.total_s:.2f} s" in text
+    assert ("nothing to interrupt" in text) == (output == 1)
+    assert ("too late" in text) == (story.total_s > 7)
+    assert fig.layout.meta["tables"][0]["rows"][-1] == ["in all", f"{story.total_s:.3f}"]
+
+
+@pytest.mark.parametrize("policy", ["serial", "static", "continuous", "chunked"])
+def test_timeline_draws_every_row_of_every_step(policy):
+    run = trace(policy)
+    fig = schedule.timeline(run)
+    for kind in ("prefill", "decode"):
+        rows = [(step, row) for step in run.steps for row in step.rows if row.kind == kind]
+        (bars,) = [bar for bar in fig.data[:3] if bar.marker.color == COLORS[kind] and not bar.marker.pattern.shape]
+        assert len(bars.x) == len(rows)
+        drawn_ms = sum(data[2] for data in bars.customdata)
+        assert drawn_ms == pytest.approx(1e3 * sum(step.seconds for step, _ in rows))
+    assert f"longest gap {1e3 * run.max_itl_s:.0f} ms" in [note.text for note in fig.layout.annotations]
+    assert f"ends at {1e3 * run.total_s:.0f} ms" in fig.layout.meta["alt"]
+
+
+def test_long_timeline_joins_decodes_and_loses_no_time():
+    run = trace(requests=[("long", 0.0, 2048, 200), ("late", 1.0, 512, 20)])
+    drawn = [bar for bar in schedule.bars(run) if bar.kind == "decode"]
+    assert len(drawn) == 2  # late's prefill comes in a step in which long decodes
+    assert sum(bar.num_tokens for bar in drawn) == 199 + 19
+    decode_s = sum(step.seconds for step in run.steps for row in step.rows if row.kind == "decode")
+    assert sum(bar.end_s - bar.start_s for bar in drawn) == pytest.approx(decode_s)
+
+
+def test_waiting_is_drawn_from_arrival_to_the_first_step():
+    waits = {bar.request: bar.end_s - bar.start_s for bar in schedule.bars(trace("static")) if bar.kind == "waiting"}
+    run = trace("static")
+    assert waits == {i: run.requests[i].admitted_s - run.requests[i].arrival_s for i in (2, 3)}
+
+
+def test_places_pass_from_one_request_to_the_next():
+    run = trace(requests=[("A", 0, 2048, 6), ("B", 0, 512, 3), ("C", 0, 1024, 3)])
+    assert schedule.places(run) == [{0: "A", 1: "B"}] * 3 + [{0: "A", 1: "C"}] * 3
+    fig = schedule.places_by_step(run)
+    assert "step 3: A, B; step 4: A, C" in fig.layout.meta["alt"]
+    assert sum(len(bar.x) for bar in fig.data) == 12
+
+
+def test_no_gap_no_mark():
+    run = trace(requests=[("one", 0.0, 16, 1)])
+    assert schedule.longest_gap(run) is None
+    assert "gap" not in schedule.timeline(run).layout.meta["alt"]
+
+
+@pytest.mark.parametrize("lengths", capacity.LENGTHS.values())
+@pytest.mark.parametrize("block_size", capacity.BLOCK_SIZES)
+@pytest.mark.parametrize("kv_format", capacity.FORMATS.values())
+@pytest.mark.parametrize("prefix", capacity.PREFIXES.values())
+def test_memory_explorer_fills_the_pool(lengths, block_size, kv_format, prefix):
+    fig, text = capacity.memory_explorer(QWEN, 12, lengths, block_size, kv_format, prefix)
+    assert sum(bar.x[0] for bar in fig.data[:4]) == pytest.approx(12)
+    assert all(bar.x[0] >= 0 for bar in fig.data[:4])
+    shared = round(prefix * lengths[0])
+    count = memory.max_requests(12 * GIB, QWEN, *lengths, block_size, kv_format, shared)
+    assert f"{count} fit in 12 GiB" in text
+    assert fig.data[4].x == (memory.max_requests(12 * GIB, QWEN, lengths[0], 1, block_size, kv_format, shared), count)
+    assert ("fills no whole block" in text) == (0 < shared < block_size)
+
+
+def test_memory_explorer_on_the_running_case():
+    _, text = capacity.memory_explorer(QWEN, 12, (8192, 256), 16, "bf16", 0)
+    assert text == (
+        "A request holds 1,188 MiB to its last token: 10 fit in 12 GiB. Counted after prefill it is the same number."
+    )
+    _, text = capacity.memory_explorer(QWEN, 12, (2048, 256), 16, "bf16", 0)
+    assert "37 fit in 12 GiB. Counted after prefill it would be 42: 5 too many." in text
+
+
+def test_memory_explorer_says_when_nothing_fits():
+    fig, text = capacity.memory_explorer(catalog.model("llama-3.1-70b"), 2, (8192, 256), 16, "bf16", 0)
+    assert "0 fit in 2 GiB. Not even one" in text
+    assert fig.layout.meta["alt"].startswith("0 requests")
+
+
+def test_instance_names_its_parts():
+    fig = capacity.instance({"weights": (15.26, "weights"), "KV pool": (12, "kv"), "rest": (4.74, "unused")})
+    assert fig.layout.meta["alt"] == "32 GiB of memory: weights 15.3 GiB, KV pool 12.0 GiB, rest 4.7 GiB."
