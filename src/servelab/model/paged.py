@@ -175,7 +175,10 @@ class PagedKV:
         return output[:, :, 0]
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy blocks (source, destination) in order, in all layers: copy-on-write."""
+        """Copy blocks (source, destination) in order, in all layers: copy-on-write.
+
+        Not by the library's kernel, which copies all at once: here a block may be freed and be the next destination.
+        """
         for source, destination in pairs:
             for name, block_id in (("source", source), ("destination", destination)):
                 require_int(name, block_id, maximum=self.num_blocks - 1)
