@@ -3,6 +3,7 @@
 python tools/train_retrieval.py                      the shipped recipe, seeds 0, 1, 2, into _build/retrieval
 python tools/train_retrieval.py --seeds 7 --out DIR  another seed, elsewhere
 python tools/train_retrieval.py --max-records 16     a quick look
+python tools/train_retrieval.py --draft --seeds 0    the small model that drafts for it
 
 Writes the best seed's weights and its card after each seed, so that stopping loses only the seed under way. The same
 seed gives the same weights on the same machine with the same number of threads.
@@ -24,10 +25,20 @@ import torch
 from safetensors.torch import save
 
 from servelab.model import retrieval
+from servelab.model.config import DecoderConfig
 from servelab.model.decoder import Decoder
 from servelab.model.generate import generate
-from servelab.model.load import RETRIEVAL_FOLDER
-from servelab.model.training import CONFIG, RECIPE, Progress, Recipe, TrainingStuckError, train
+from servelab.model.load import DRAFT_FOLDER, RETRIEVAL_FOLDER
+from servelab.model.training import (
+    CONFIG,
+    DRAFT_CONFIG,
+    DRAFT_RECIPE,
+    RECIPE,
+    Progress,
+    Recipe,
+    TrainingStuckError,
+    train,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_TASK = 1_000_000  # seeds of the judging tasks: training draws from other streams
@@ -37,18 +48,23 @@ LONG_ANSWER = 47  # tokens: twelve records
 def main(arguments: list[str] | None = None, recipe: Recipe = RECIPE) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--max-records", type=int, default=recipe.max_records)
+    parser.add_argument("--draft", action="store_true", help="train the draft model, for shorter documents")
+    parser.add_argument("--max-records", type=int)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tasks", type=int, default=500, help="for each length of document, to judge with")
-    parser.add_argument("--out", type=Path, default=ROOT / "_build" / "retrieval")
+    parser.add_argument("--out", type=Path, help="default _build/retrieval, or _build/retrieval-draft")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    recipe = replace(recipe, max_records=options.max_records)
+    config, recipe = (DRAFT_CONFIG, DRAFT_RECIPE) if options.draft else (CONFIG, recipe)
+    shipped_folder = DRAFT_FOLDER if options.draft else RETRIEVAL_FOLDER
+    out = options.out or ROOT / "_build" / shipped_folder.name
+    if options.max_records is not None:
+        recipe = replace(recipe, max_records=options.max_records)
     judged, best, weights = [], -1.0, None
     for seed in options.seeds:
         start_s = time.perf_counter()
         try:
-            model, progress = train(seed, recipe, watch=Line(seed, start_s))
+            model, progress = train(seed, recipe, Line(seed, start_s), config)
         except TrainingStuckError as error:  # recorded like a success: who reads the card learns how often it happens
             judged.append({"seed": seed, "failed": str(error)})
             print(f"seed {seed} failed: {error}")
@@ -64,13 +80,15 @@ def main(arguments: list[str] | None = None, recipe: Recipe = RECIPE) -> None:
         mean = sum(score["share"] for score in result["accuracy"].values()) / len(lengths)
         if mean > best:
             best, chosen, weights = mean, seed, to_bytes(model)
-        write(options.out, weights, card(recipe, options.threads, judged, chosen, weights))
+        write(out, config, weights, card(config, recipe, options.threads, judged, chosen, weights))
     if weights is None:
         sys.exit("No seed succeeded; nothing is written.")
-    write(options.out, weights, card(recipe, options.threads, judged, chosen, weights))  # the last may have failed
-    shipped = RETRIEVAL_FOLDER / "model.safetensors"
+    write(
+        out, config, weights, card(config, recipe, options.threads, judged, chosen, weights)
+    )  # the last may have failed
+    shipped = shipped_folder / "model.safetensors"
     same = shipped.exists() and shipped.read_bytes() == weights
-    print(f"Seed {chosen} is in {options.out}; its weights {'equal' if same else 'differ from'} the shipped ones.")
+    print(f"Seed {chosen} is in {out}; its weights {'equal' if same else 'differ from'} the shipped ones.")
 
 
 class Line:
@@ -113,14 +131,14 @@ def to_bytes(model: Decoder) -> bytes:
     return save(tensors, metadata={"format": "pt"})
 
 
-def card(recipe: Recipe, threads: int, judged: list[dict], chosen: int, weights: bytes) -> dict:
+def card(config: DecoderConfig, recipe: Recipe, threads: int, judged: list[dict], chosen: int, weights: bytes) -> dict:
     """What a reader of the weights should know, and the hash by which `load_retrieval` knows them."""
     return {
-        "name": "Retrieval model",
+        "name": "Retrieval model" if config == CONFIG else "Draft model of the retrieval model",
         "task": "Documents of records, a key and six digits; a question asks for one. See servelab.model.retrieval.",
         "license": "BSD-3-Clause",
         "sha256": hashlib.sha256(weights).hexdigest(),
-        "parameters": sum(parameter.numel() for parameter in Decoder(CONFIG).parameters()),
+        "parameters": sum(parameter.numel() for parameter in Decoder(config).parameters()),
         "chosen_seed": chosen,
         "seeds": judged,
         "judged": "Greedy, freely decoded, float32; right if every digit is. Wilson interval, 95 %.",
@@ -137,12 +155,12 @@ def card(recipe: Recipe, threads: int, judged: list[dict], chosen: int, weights:
     }
 
 
-def write(folder: Path, weights: bytes, card: dict) -> None:
+def write(folder: Path, config: DecoderConfig, weights: bytes, card: dict) -> None:
     """Each file is complete or not there: it is written beside its place and then moved."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (
         ("model.safetensors", weights),
-        ("config.json", (json.dumps(CONFIG.to_dict(), indent=2) + "\n").encode()),
+        ("config.json", (json.dumps(config.to_dict(), indent=2) + "\n").encode()),
         ("card.json", (json.dumps(card, indent=2) + "\n").encode()),
     ):
         partial = folder / f"{name}.partial"

@@ -8,7 +8,7 @@ Muon: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ CONFIG = DecoderConfig(
     max_position_embeddings=8192,  # trained on up to about 2700
     tie_word_embeddings=True,
 )
+# The draft model: it fits the kernels' other head_dim, and reads shorter documents.
+DRAFT_CONFIG = replace(CONFIG, hidden_size=64, intermediate_size=128, num_attention_heads=1, head_dim=64)
 IGNORED = -100  # the label of a token whose prediction is not trained
 
 
@@ -58,6 +60,7 @@ class Recipe:
 
 
 RECIPE = Recipe()  # of the shipped model
+DRAFT_RECIPE = replace(RECIPE, max_records=128)
 
 
 class TrainingStuckError(RuntimeError):
@@ -130,14 +133,16 @@ def share_right(predicted: Tensor, labels: Tensor) -> float:
     return right.all(1).float().mean().item()
 
 
-def train(seed: int, recipe: Recipe = RECIPE, watch=lambda progress: None) -> tuple[Decoder, Progress]:
-    """A trained model and how it went. `watch` is called after each step with the progress so far.
+def train(
+    seed: int, recipe: Recipe = RECIPE, watch=lambda progress: None, config: DecoderConfig = CONFIG
+) -> tuple[Decoder, Progress]:
+    """A trained model of shape `config`, and how it went. `watch` is called after each step with the progress so far.
 
     Raises `TrainingStuckError` if `recipe.max_steps` do not suffice to reach documents of full length.
     """
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    model = Decoder(CONFIG)
+    model = Decoder(config)
     initialise(model)
     steppers = optimizers(model, recipe)
     full_rates = [stepper.param_groups[0]["lr"] for stepper in steppers]
