@@ -2,9 +2,9 @@
 
 import pytest
 
-from servelab import catalog, memory
+from servelab import catalog, latency, memory
 from servelab.engine import Request, simulate
-from servelab.figures import capacity, lifecycle, schedule
+from servelab.figures import capacity, goals, lifecycle, schedule
 from servelab.figures.style import COLORS
 from servelab.units import GIB
 
@@ -116,3 +116,34 @@ def test_fits_explorer_says_when_nothing_fits():
 def test_instance_names_its_parts():
     fig = capacity.instance({"weights": (15.26, "weights"), "KV pool": (12, "kv"), "rest": (4.74, "unused")})
     assert fig.layout.meta["alt"] == "32 GiB of memory: weights 15.3 GiB, KV pool 12.0 GiB, rest 4.7 GiB."
+
+
+@pytest.mark.parametrize("batch", goals.BATCHES)
+@pytest.mark.parametrize("measure", goals.NAMES)
+def test_goals_explorer_says_what_the_trace_holds(batch, measure):
+    run = goals.batch_trace(batch)
+    assert all(step.num_tokens <= 4096 for step in run.steps)
+    sample = goals.values(run, measure)
+    assert len(sample) == (255 * batch if measure == "itl" else batch)
+    for percentile in goals.PERCENTILES:
+        fig, text = goals.goals_explorer(batch, percentile, measure)
+        value = 1e3 * latency.percentile(sample, percentile)
+        assert f"at most {value:.1f} ms." in text
+        assert fig.data[3].y == (value,)
+    assert ("within the 7 s" in text) == (batch == 1)
+
+
+def test_means_hide_the_tail():
+    run = goals.batch_trace(64)
+    gaps, means = goals.values(run, "itl"), goals.values(run, "tpot")
+    assert max(means) < 0.05 < 0.15 < latency.percentile(gaps, 95)
+
+
+def test_tradeoff_states_its_ends_and_the_deadline():
+    fig = goals.tradeoff([(1, 6.86, 37.3), (64, 14.06, 1165)], deadline_s=7)
+    assert (
+        "from 37 to 1,165 tokens a second, and the time until all are done from 6.86 to 14.1 s"
+        in (fig.layout.meta["alt"])
+    )
+    assert fig.layout.shapes[0].x0 == 7
+    assert not goals.tradeoff([(1, 1.0, 1.0), (2, 2.0, 2.0)]).layout.shapes

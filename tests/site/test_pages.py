@@ -17,6 +17,7 @@ CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
 EXPLORERS = {  # name: page
     "life": "chapters/8-1-1-life-of-a-request.html",
     "fits": "chapters/8-1-2-memory.html",
+    "goals": "chapters/8-1-3-metrics-and-slo.html",
     "reads": "chapters/8-2-1-batching.html",
     "paging": CHAPTER,
 }
