@@ -4,7 +4,7 @@ import pytest
 
 from servelab import catalog, latency, memory
 from servelab.engine import Request, simulate
-from servelab.figures import capacity, goals, lifecycle, schedule
+from servelab.figures import capacity, continuous, goals, lifecycle, schedule
 from servelab.figures.style import COLORS
 from servelab.units import GIB
 
@@ -147,3 +147,29 @@ def test_tradeoff_states_its_ends_and_the_deadline():
     )
     assert fig.layout.shapes[0].x0 == 7
     assert not goals.tradeoff([(1, 1.0, 1.0), (2, 2.0, 2.0)]).layout.shapes
+
+
+@pytest.mark.parametrize(
+    ("policy", "total_ms", "gap_ms"), [("static", 870, 26), ("continuous", 766, 376), ("chunked", 844, 133)]
+)
+def test_policy_explorer_is_the_chapters_example(policy, total_ms, gap_ms):
+    fig, text = continuous.policy_explorer(policy, 2, (0.0, 0.0, 0.02, 0.03))
+    assert f"all done after {total_ms} ms, longest gap {gap_ms} ms." in text
+    assert f"ends at {total_ms} ms" in fig.layout.meta["alt"]
+    assert ("Static: 870 ms and 26 ms." in text) == (policy != "static")
+
+
+@pytest.mark.parametrize("arrivals", continuous.ARRIVALS.values())
+def test_policies_share_one_time_axis(arrivals):
+    ends = {
+        continuous.policy_explorer(policy, running, arrivals)[0].layout.xaxis.range[1]
+        for policy in continuous.POLICIES.values()
+        for running in continuous.MAX_RUNNING
+    }
+    longest = max(
+        continuous.run(policy, running, arrivals).total_s
+        for policy in continuous.POLICIES.values()
+        for running in continuous.MAX_RUNNING
+    )
+    assert len(ends) == 1
+    assert ends.pop() >= 1e3 * longest

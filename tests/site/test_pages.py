@@ -19,6 +19,7 @@ EXPLORERS = {  # name: page
     "fits": "chapters/8-1-2-memory.html",
     "goals": "chapters/8-1-3-metrics-and-slo.html",
     "reads": "chapters/8-2-1-batching.html",
+    "policy": "chapters/8-2-2-continuous-batching.html",
     "paging": CHAPTER,
 }
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
