@@ -2,9 +2,9 @@
 
 import pytest
 
-from servelab import catalog, memory
+from servelab import catalog, latency, memory
 from servelab.engine import Request, simulate
-from servelab.figures import capacity, lifecycle, schedule
+from servelab.figures import capacity, continuous, goals, lifecycle, schedule
 from servelab.figures.style import COLORS
 from servelab.units import GIB
 
@@ -116,3 +116,60 @@ def test_memory_explorer_says_when_nothing_fits():
 def test_instance_names_its_parts():
     fig = capacity.instance({"weights": (15.26, "weights"), "KV pool": (12, "kv"), "rest": (4.74, "unused")})
     assert fig.layout.meta["alt"] == "32 GiB of memory: weights 15.3 GiB, KV pool 12.0 GiB, rest 4.7 GiB."
+
+
+@pytest.mark.parametrize("batch", goals.BATCHES)
+@pytest.mark.parametrize("measure", goals.NAMES)
+def test_goals_explorer_says_what_the_trace_holds(batch, measure):
+    run = goals.batch_trace(batch)
+    assert all(step.num_tokens <= 4096 for step in run.steps)
+    sample = goals.values(run, measure)
+    assert len(sample) == (255 * batch if measure == "itl" else batch)
+    for percentile in goals.PERCENTILES:
+        fig, text = goals.goals_explorer(batch, percentile, measure)
+        value = 1e3 * latency.percentile(sample, percentile)
+        assert f"at most {value:.1f} ms." in text
+        assert fig.data[3].y == (value,)
+    assert ("within the 7 s" in text) == (batch == 1)
+
+
+def test_means_hide_the_tail():
+    run = goals.batch_trace(64)
+    gaps, means = goals.values(run, "itl"), goals.values(run, "tpot")
+    assert max(means) < 0.05 < 0.15 < latency.percentile(gaps, 95)
+
+
+def test_tradeoff_states_its_ends_and_the_deadline():
+    fig = goals.tradeoff([(1, 6.86, 37.3), (64, 14.06, 1165)], deadline_s=7)
+    assert (
+        "from 37 to 1,165 tokens a second, and the time until all are done from 6.86 to 14.1 s"
+        in (fig.layout.meta["alt"])
+    )
+    assert fig.layout.shapes[0].x0 == 7
+    assert not goals.tradeoff([(1, 1.0, 1.0), (2, 2.0, 2.0)]).layout.shapes
+
+
+@pytest.mark.parametrize(
+    ("policy", "total_ms", "gap_ms"), [("static", 870, 26), ("continuous", 766, 376), ("chunked", 844, 133)]
+)
+def test_policy_explorer_is_the_chapters_example(policy, total_ms, gap_ms):
+    fig, text = continuous.policy_explorer(policy, 2, (0.0, 0.0, 0.02, 0.03))
+    assert f"all done after {total_ms} ms, longest gap {gap_ms} ms." in text
+    assert f"ends at {total_ms} ms" in fig.layout.meta["alt"]
+    assert ("Static: 870 ms and 26 ms." in text) == (policy != "static")
+
+
+@pytest.mark.parametrize("arrivals", continuous.ARRIVALS.values())
+def test_policies_share_one_time_axis(arrivals):
+    ends = {
+        continuous.policy_explorer(policy, running, arrivals)[0].layout.xaxis.range[1]
+        for policy in continuous.POLICIES.values()
+        for running in continuous.MAX_RUNNING
+    }
+    longest = max(
+        continuous.run(policy, running, arrivals).total_s
+        for policy in continuous.POLICIES.values()
+        for running in continuous.MAX_RUNNING
+    )
+    assert len(ends) == 1
+    assert ends.pop() >= 1e3 * longest

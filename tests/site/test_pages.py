@@ -17,7 +17,9 @@ CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
 EXPLORERS = {  # name: page
     "life": "chapters/8-1-1-life-of-a-request.html",
     "memory": "chapters/8-1-2-memory.html",
+    "goals": "chapters/8-1-3-metrics-and-slo.html",
     "reads": "chapters/8-2-1-batching.html",
+    "policy": "chapters/8-2-2-continuous-batching.html",
     "paging": CHAPTER,
     "fit": "chapters/8-4-1-weight-formats.html",
     "formats": "chapters/8-4-2-kv-cache-formats.html",

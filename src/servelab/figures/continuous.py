@@ -1,0 +1,45 @@
+"""Figures of section 8.2.2: the four requests of its example under each policy."""
+
+from functools import cache
+
+from servelab import catalog
+from servelab.engine import Request, Trace, simulate
+from servelab.figures.schedule import timeline
+
+SIZES = [("r0", 2048, 8), ("r1", 2048, 2), ("r2", 8192, 2), ("r3", 2048, 4)]  # id, input, output tokens
+ARRIVALS = {
+    "0, 0, 20, 30 ms": (0.0, 0.0, 0.02, 0.03),
+    "all at once": (0.0, 0.0, 0.0, 0.0),
+    "every 200 ms": (0.0, 0.2, 0.4, 0.6),
+}
+POLICIES = {
+    "static": "static",
+    "continuous": "continuous",
+    "chunked, 2048 a step": "chunked",
+    "one at a time": "serial",
+}
+MAX_RUNNING = [1, 2, 3, 4]
+
+
+@cache
+def run(policy: str, max_running: int = 2, arrivals_s: tuple[float, ...] = ARRIVALS["0, 0, 20, 30 ms"]) -> Trace:
+    """The four requests on the step cost fitted to experiment 8-1; chunks of 2048 tokens, 4096 tokens a step."""
+    requests = [
+        Request(name, arrival_s, prompt, output)
+        for (name, prompt, output), arrival_s in zip(SIZES, arrivals_s, strict=True)
+    ]
+    return simulate(requests, catalog.step_cost("rtx-pro-6000", "qwen3-8b"), policy, max_running)
+
+
+def policy_explorer(policy, max_running, arrivals):
+    """Counterpart of figures 8-5, 8-6 and 8-7: the schedule of the four requests, on one time axis for all policies."""
+    trace, static = run(policy, max_running, arrivals), run("static", max_running, arrivals)
+    end_s = max(run(name, 1, arrivals).total_s for name in POLICIES.values())
+    label = next(label for label, name in POLICIES.items() if name == policy)
+    text = (
+        f"{label.capitalize()}, at most {max_running} running: all done after {1e3 * trace.total_s:.0f} ms, "
+        f"longest gap {1e3 * trace.max_itl_s:.0f} ms."
+    )
+    if policy != "static":
+        text += f" Static: {1e3 * static.total_s:.0f} ms and {1e3 * static.max_itl_s:.0f} ms."
+    return timeline(trace, end_s), text
