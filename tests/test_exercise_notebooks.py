@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a solution shows and its exercise must not.
 HIDDEN = {
     "8-1": ("{2048: 51, 8192: 13}", "{2048: 37, 8192: 10}", "{2048: 14, 8192: 3}", "1.16 GiB", "step_bytes"),
+    "8-2": ("{0: 131328, 7680: 4063488}", "163.33 ms", "step of 376.0 ms", "149.42 ms", "50: (512, 8192)", "inside ="),
 }
 EXERCISES = list(HIDDEN)
 
