@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HIDDEN = {
     "8-1": ("{2048: 51, 8192: 13}", "{2048: 37, 8192: 10}", "{2048: 14, 8192: 3}", "1.16 GiB", "step_bytes"),
     "8-2": ("{0: 131328, 7680: 4063488}", "163.33 ms", "step of 376.0 ms", "149.42 ms", "50: (512, 8192)", "inside ="),
+    "8-5": ("free: 2,304 MiB", "buffers: 2, requests: 1", "42.5 ms", "1,540.1 ms", "693.07", "99.01", "freed ="),
 }
 EXERCISES = list(HIDDEN)
 
