@@ -109,7 +109,7 @@ def draw_measured(random):
 BUDGETS = Part(
     id="8-2f",
     title="A token budget for each goal",
-    returns="two budgets, (for the interval goal, for the admission goal)",
+    returns="two budgets, (for the interval goal, for the admission goal), the first None if no budget will do",
     expected=budgets,
     book=tuple((measured(), limit) for limit in (30, 50, 200)),
     others=(([(512, 10, 5)], 20), ([(512, 10, 5)], 10), ([(512, 10, 5), (1024, 20, 3)], 30),

@@ -88,8 +88,8 @@ STEP = Part(
     returns="one number, in ms",
     expected=step_ms,
     book=tuple((rows, *BOOK_COSTS) for rows in ([(2048, 0)], [(1, 2048)], *FIRST_STEPS)),
-    others=(([(1, 0)], 1, 1000, 1e6), ([(2, 0)], 1, 1000, 1e6), ([(1, 3)], 1, 1000, 1e6), ([(2, 3)], 1, 2000, 3e6),
-            ([(1, 3), (2, 0)], 5, 1000, 1e6), ([(1, 1), (1, 2), (4, 8)], 10, 1000, 2e6)),
+    others=(([(1, 0)], 1, 100, 100), ([(2, 0)], 1, 100, 100), ([(1, 3)], 1, 100, 100), ([(2, 3)], 1, 200, 100),
+            ([(1, 3), (2, 0)], 5, 100, 100), ([(1, 1), (1, 2), (4, 8)], 10, 100, 200)),
     draw=draw_step,
     wrong=(
         Wrong("fixed part for each request", lambda rows, f, u, n: (len(rows) - 1) * f + step_ms(rows, f, u, n),
