@@ -5,9 +5,9 @@ p the block size and t the bytes of a token.
 """
 
 from servelab import catalog, memory
+from servelab.exercises.mistakes import in_other_units
 from servelab.exercises.part import Part, Wrong
 from servelab.memory import num_blocks
-from servelab.units import GB, GIB, KIB, MIB
 
 # Counting the last token and always adding a block are the same: ceil((n + 1) / p) = n // p + 1.
 LAST_TOKEN = "Is a block always added? Which output token is never fed back, so that it leaves no KV?"
@@ -51,18 +51,6 @@ def draw_independent(random):
 def draw_shared(random):
     requests, input_tokens, output_tokens, block_size, token_bytes = draw_independent(random)
     return requests, input_tokens, output_tokens, random.randint(1, input_tokens - 1), block_size, token_bytes
-
-
-def in_other_units(right):
-    """The right answer in units other than bytes, exact or cut to whole ones."""
-    mistakes = []
-    for name, unit in (("KiB", KIB), ("MiB", MIB), ("MB", 10**6), ("GiB", GIB), ("GB", GB)):
-        message = f"this is in {name}. Bytes are wanted: leave out the last division."
-        mistakes += [
-            Wrong(name, lambda *case, unit=unit: right(*case) / unit, message),
-            Wrong(f"whole {name}", lambda *case, unit=unit: right(*case) // unit, message),
-        ]
-    return tuple(mistakes)
 
 
 INDEPENDENT = Part(

@@ -1,0 +1,84 @@
+"""The notebooks of the exercises: what they ask for and hide, and how they fare under nbval.
+
+8-3 has a file of its own, which also holds what is the same for all of them.
+"""
+
+import ast
+from pathlib import Path
+
+import nbformat
+import pytest
+from test_exercise_8_3_notebooks import failed_inputs, nbval, outputs
+
+from servelab.exercises import parts
+from servelab.exercises.part import Choice
+
+ROOT = Path(__file__).resolve().parent.parent
+# What a solution shows and its exercise must not.
+HIDDEN = {
+    "8-1": ("{2048: 51, 8192: 13}", "{2048: 37, 8192: 10}", "{2048: 14, 8192: 3}", "1.16 GiB", "step_bytes"),
+    "8-2": ("{0: 131328, 7680: 4063488}", "163.33 ms", "step of 376.0 ms", "149.42 ms", "50: (512, 8192)", "inside ="),
+    "8-5": ("free: 2,304 MiB", "buffers: 2, requests: 1", "42.5 ms", "1,540.1 ms", "693.07", "99.01", "freed ="),
+}
+EXERCISES = list(HIDDEN)
+
+
+def paths(exercise):
+    return {kind: ROOT / kind / f"{exercise}.ipynb" for kind in ("solutions", "exercises")}
+
+
+def cells(path, cell_type):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == cell_type]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_solution_passes_nbval(exercise):
+    status, output = nbval(paths(exercise)["solutions"])
+    assert status == 0, output
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_untouched_exercise_fails_nbval_and_names_each_part(exercise):
+    status, output = nbval(paths(exercise)["exercises"])
+    assert status == 1
+    for part in parts(exercise):
+        assert f"\n{part.id}: not answered yet.\n" in output
+    failed = [line.partition(",")[0] for line in failed_inputs(output)]
+    assert failed == [f'check("{part.id}"' for part in parts(exercise)]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_exercise_shows_no_answer(exercise):
+    solution, untouched = paths(exercise).values()
+    assert outputs(untouched).split("\n")[::2] == [f"{part.id}: right." for part in parts(exercise)]
+    shown = outputs(solution) + "\n".join(cells(solution, "code"))
+    for hidden in ("SOLUTION", *HIDDEN[exercise]):
+        assert hidden in shown
+        assert hidden not in untouched.read_text("utf-8")
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+@pytest.mark.parametrize("kind", ["solutions", "exercises"])
+def test_the_notebook_asks_for_what_is_checked(exercise, kind):
+    """Names and parameters of its functions, and the options of its choices, are those of the parts."""
+    path = paths(exercise)[kind]
+    code, prose = ("\n".join(cells(path, cell_type)) for cell_type in ("code", "markdown"))
+    functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+    for part in parts(exercise):
+        if isinstance(part, Choice):
+            for letter, text in part.options.items():
+                assert f'- `"{letter}"`: {text}' in prose
+        else:
+            function = functions[part.expected.__name__]
+            assert [argument.arg for argument in function.args.args] == part.arguments
+            assert f'check("{part.id}", {function.name})' in code
+        assert f'# hint("{part.id}")' in code
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_titles_tell_the_two_apart(exercise):
+    solution, untouched = ("\n".join(cells(path, "markdown")) for path in paths(exercise).values())
+    assert solution.startswith(f"# Solution {exercise}: ")
+    assert untouched.startswith("# Exercise" + solution.partition("\n")[0].removeprefix("# Solution"))
+    for text in ("**Work it in Jupyter:**", "**Needs:** Python 3.11 or newer.", "**Time:**", "**Section:** "):
+        assert text in untouched
