@@ -1,13 +1,16 @@
 """The cost model beside the recorded experiments: each is compared, and the known errors are what they were."""
 
+import json
 from collections import defaultdict
 from statistics import median
 
 import pytest
 
 from servelab.cost import StepCost
+from servelab.experiments import MODULES, find, shipped
 from servelab.experiments.recorded import EXPERIMENTS, comparisons, prefill_s
-from servelab.figures.predictions import FIXED_MS, recorded_explorer
+from servelab.experiments.run import rows_of
+from servelab.figures.predictions import FIXED_MS, recorded_explorer, shipped_explorer
 
 
 def errors(fixed_s=None):
@@ -48,3 +51,29 @@ def test_the_figure_draws_every_comparison(experiment):
         assert sorted(drawn) == sorted((each.measured_ms, each.predicted_ms) for each in wanted)
         assert len(fig.layout.meta["tables"][0]["rows"]) == len(wanted)
         assert f"{len(wanted)} figures" in text
+
+
+def test_shipped_runs_are_whole_and_say_where_they_were_made():
+    assert set(shipped.names()) == set(MODULES)
+    fit = shipped.calibration()["step_costs"][0]
+    for name in shipped.names():
+        report = shipped.report(name)
+        points = find(name).points(**report["options"])
+        assert [row["point"] for row in report["rows"]] == json.loads(json.dumps(points)), name
+        assert {"cpu", "date", "torch"} <= report["machine"].keys()
+        assert report["step_cost"] == {key: value for key, value in fit.items() if key != "steps"}
+        assert find(name).figure(rows_of(report)).layout.meta["alt"]
+    with pytest.raises(ValueError, match="batch-sweep"):
+        shipped.report("batch-swep")
+
+
+def test_shipped_predictions_are_compared_with_what_was_measured():
+    found = shipped.comparisons("batch-sweep")
+    row = shipped.report("batch-sweep")["rows"][0]
+    assert found[0].measured_ms in [1e3 * value for value in row["values"].values()]
+    assert len(found) == 3 * len(shipped.report("batch-sweep")["rows"])  # first token, decode step, whole batch
+    corrected = shipped.comparisons("batch-sweep", corrected=True)
+    assert corrected[0].predicted_ms == pytest.approx(row["slowdown"] * found[0].predicted_ms)
+    fig, text = shipped_explorer("batch-sweep", "now")
+    assert len(fig.layout.meta["tables"][0]["rows"]) == len(found)
+    assert "batch-sweep" in text

@@ -20,7 +20,7 @@ from servelab.experiments.experiment import Subject
 from servelab.experiments.run import reference_step_s, write_report
 from servelab.model.serve import serve
 
-ROUNDS = 3
+ROUNDS = 2
 MATRIX = 2048  # rows and columns of the float32 matrices multiplied
 # (requests, prompt tokens of each, output tokens, token budget): prefill alone, decode of several batches and contexts,
 # and mixed steps where the budget cuts prompts.
@@ -30,10 +30,10 @@ WORKLOADS = (
     (1, 2048, 16, 2048),
     (2, 1024, 16, 256),
     (4, 256, 24, 1024),
-    (4, 2048, 16, 512),
+    (4, 1024, 16, 512),
     (8, 512, 24, 512),
     (16, 128, 24, 512),
-    (16, 1024, 16, 1024),
+    (16, 512, 16, 1024),
 )
 
 

@@ -16,8 +16,8 @@ BLOCK_SIZE = 16
 LOAD_REQUESTS, LOAD_TOKENS = 3, 4000
 
 
-def points(pools=(2730, 1000, 455), trials=1) -> list[dict]:
-    """Each pool (blocks; 2730 and 455 are the chapter's 6 and 1 GiB) with and without load, and once without cache."""
+def points(pools=(2730, 455), trials=1) -> list[dict]:
+    """Each pool (in blocks; the chapter's 6 and 1 GiB) with and without load, and once without cache."""
     return [
         {"trial": trial, "blocks": blocks, "load": load, "cache": cache}
         for trial in range(trials)

@@ -71,7 +71,9 @@ def fitted_step_cost(model: str) -> dict | None:
     if not catalog.calibration_file().exists():
         return None
     fits = {fit["model"]: fit for fit in catalog.calibration()["step_costs"]}
-    return fits.get(model)
+    if model not in fits:
+        return None
+    return {key: value for key, value in fits[model].items() if key != "steps"}  # those stay with the calibration
 
 
 def measure_row(experiment: Experiment, subject: Subject, point: dict, fit: dict | None) -> dict:

@@ -14,7 +14,7 @@ OUTPUT_TOKENS = 46
 
 
 def points(
-    rates=(1, 2, 4, 8, 16), policies=POLICIES, requests=16, deadline_s=1.0, trials=2, records=(128, 512)
+    rates=(1, 2, 4, 8), policies=POLICIES, requests=16, deadline_s=3.0, trials=2, records=(128, 512)
 ) -> list[dict]:
     """A point for each trial, policy and arrival rate (requests a second; one for "all at once").
 

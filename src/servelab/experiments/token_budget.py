@@ -12,7 +12,7 @@ from servelab.figures import experiments as figures
 from servelab.model.serve import serve
 
 
-def points(budgets=(128, 256, 512, 1024, 2048, 4096, 8192), trials=3) -> list[dict]:
+def points(budgets=(128, 256, 512, 1024, 2048, 4096, 8192), trials=2) -> list[dict]:
     """A point for each trial and token budget."""
     return [{"trial": trial, "budget": budget} for trial in range(trials) for budget in budgets]
 

@@ -2,21 +2,38 @@
 
 import math
 
+from servelab.experiments import shipped
 from servelab.experiments.recorded import comparisons
 from servelab.figures.style import COLORS, describe, figure
 
 FIXED_MS = {"26.2 ms, fitted to 8-1": 26.22, "16.9 ms, as in 8-5": 16.883, "12.9 ms, as in 8-2": 12.936}
-MEASURES = {"decode step": "decode", "prefill": "prefill", "chunk of 512": "prefill", "first token": "prefill"}
+MEASURES = {
+    **{"decode step": "decode", "prefill": "prefill", "chunk of 512": "prefill", "first token": "prefill"},
+    **{"decode_step_s": "decode", "ttft_s": "prefill", "max_itl_s": "decode", "median_itl_s": "shared"},
+    **{"r4_queue_s": "unused", "max_queue_s": "unused", "r3_ttft_s": "prefill", "round_s": "decode"},
+    **{"first_ttft_s": "prefill", "median_ttft_s": "prefill", "agent_s": "weights"},
+}
 
 
-def recorded_explorer(experiment, fixed_ms):
-    """The recorded figures of one experiment against the cost model with `fixed_ms` as the fixed part of a step."""
-    found = [each for each in comparisons(fixed_ms / 1e3) if each.experiment == experiment]
+def recorded_explorer(experiment, fixed_part):
+    """The recorded figures of one experiment against the cost model with `fixed_part` (ms) in each step."""
+    found = [each for each in comparisons(fixed_part / 1e3) if each.experiment == experiment]
     errors = sorted(each.error for each in found)
     middle = errors[len(errors) // 2]
     text = (
-        f"Experiment {experiment}, {fixed_ms:.3g} ms fixed: {len(found)} figures, off by "
+        f"Experiment {experiment}, {fixed_part:.3g} ms fixed: {len(found)} figures, off by "
         f"{100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %, in the median by {100 * middle:+.0f} %."
+    )
+    return against_measured([row_of(each) for each in found], text), text
+
+
+def shipped_explorer(experiment, machine):
+    """A run that ships with the book; `machine`: "calibrated", or "now" to allow for its slowdown at each point."""
+    found = [each for each in shipped.comparisons(experiment, machine == "now") if each.measured_ms]
+    errors = sorted(each.error for each in found)
+    text = (
+        f"{experiment}: {len(found)} times, off by {100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %, "
+        f"in the median by {100 * errors[len(errors) // 2]:+.0f} %."
     )
     return against_measured([row_of(each) for each in found], text), text
 
