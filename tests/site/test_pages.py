@@ -21,6 +21,8 @@ EXPLORERS = {  # name: page
     "reads": "chapters/8-2-1-batching.html",
     "policy": "chapters/8-2-2-continuous-batching.html",
     "paging": CHAPTER,
+    "sharing": "chapters/8-3-2-sharing-and-release.html",
+    "branches": "chapters/8-3-2-sharing-and-release.html",
     "fit": "chapters/8-4-1-weight-formats.html",
     "formats": "chapters/8-4-2-kv-cache-formats.html",
     "fits": "chapters/8-4-2-kv-cache-formats.html",
