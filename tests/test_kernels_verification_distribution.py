@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 from collections import Counter
 from fractions import Fraction
 
@@ -15,18 +14,9 @@ from servelab import speculation
 from servelab.kernels import cpu, reference
 
 
-def chi_square_limit(degrees):
-    """What chi-square passes once in a million draws from the right distribution (Wilson and Hilferty, 1931)."""
-    spread = 2 / (9 * degrees)
-    return degrees * (1 - spread + 4.75 * math.sqrt(spread)) ** 3
-
-
 def assert_distributed(counts, expected):
-    """`counts` of outcomes against their exact probabilities."""
-    draws = sum(counts.values())
-    assert counts.keys() <= expected.keys()
-    chi_square = sum((counts[outcome] - draws * p) ** 2 / (draws * p) for outcome, p in expected.items())
-    assert chi_square < chi_square_limit(len(expected) - 1)
+    """`counts` of outcomes against their exact probabilities; fails once in a million draws from the right ones."""
+    assert speculation.chi_square(counts, expected) < speculation.chi_square_limit(len(expected) - 1, chance=1e-6)
 
 
 P, Q = np.array([0.5, 0.25, 0.125, 0.125, 0]), np.array([0.125, 0.25, 0.375, 0, 0.25])

@@ -27,6 +27,9 @@ EXPLORERS = {  # name: page
     "formats": "chapters/8-4-2-kv-cache-formats.html",
     "fits": "chapters/8-4-2-kv-cache-formats.html",
     "offload": "chapters/8-4-3-offload.html",
+    "verify": "chapters/8-5-1-verification.html",
+    "paths": "chapters/8-5-1-verification.html",
+    "draws": "chapters/8-5-1-verification.html",
     "recorded": "book/predicted-and-measured.html",
 }
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report

@@ -19,6 +19,7 @@ from servelab.speculation.exact import (
     sequence_distribution,
 )
 from servelab.speculation.expected import expected_rounds, expected_tokens, measured_acceptance, token_counts
+from servelab.speculation.goodness import chi_square, chi_square_limit
 from servelab.speculation.ngram import NgramDrafter
 from servelab.speculation.proposers import NgramProposer
 from servelab.speculation.rollback import Automaton, SpeculativeState
@@ -42,6 +43,8 @@ __all__ = [
     "Verification",
     "acceptance_rate",
     "best_length",
+    "chi_square",
+    "chi_square_limit",
     "draft_budget_s",
     "draft_s",
     "expected_rounds",
