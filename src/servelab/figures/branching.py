@@ -65,7 +65,7 @@ def branches_explorer(branches, block_size, prompt, way):
     sweep = _sweep(block_size, prompt, way)
     now, ends = sweep[branches], (sweep[BRANCHES[0]], sweep[BRANCHES[-1]])
     fig = make_subplots(rows=2, row_heights=[0.36, 0.64], vertical_spacing=0.3)
-    fig.update_layout(template=TEMPLATE, height=500, barmode="stack")
+    fig.update_layout(template=TEMPLATE, height=500, barmode="stack", uniformtext={"minsize": 10, "mode": "hide"})
     _add_bars(fig, now)
     _add_sweep(fig, sweep, branches)
     alt = (

@@ -137,7 +137,7 @@ def _heading(fig, y, text):
 
 def _block(fig, column, y, text, state):
     color = COLORS["kv" if state == "held" else state]
-    line = {"color": color, "width": 2, "dash": LINES[state]}
+    line = {"color": color, "width": 3, "dash": LINES[state]}
     fig.add_shape(type="rect", x0=column + 0.31, x1=column + 1.23, y0=y - 0.38, y1=y + 0.38, line=line)
     font = {"size": 13, "color": COLORS["free"]} if state == "free" else {"size": 13}
     fig.add_annotation(x=column + 0.77, y=y, text=text, showarrow=False, font=font)
