@@ -20,7 +20,7 @@ def table(fig):
     [("abcd", "tuvabx", 5, "0, 1"), ("abxy", "tuvabxyz", 7, "0, 1"), ("bcde", "tuva", 3, "0"), ("", "tuva", 3, "0")],
 )
 def test_round_ends_with_what_was_decided(draft, text, kv_tokens, blocks):
-    fig, sentence = speculating.verify_explorer(draft, "roll back")
+    fig, sentence = speculating.verify_explorer(draft, "rollback")
     rows = dict(map(tuple, table(fig)))
     assert rows["text"] == " ".join(text)
     assert (rows["KV"], rows["blocks"]) == (kv_tokens, blocks)

@@ -10,7 +10,7 @@ from servelab.engine import BlockPool, BlockTable
 from servelab.figures.slots import GAP, HATCH, block_bars, listing, plural
 from servelab.figures.style import COLORS, describe, figure
 
-STEPS = ("draft", "verify", "accept", "correct", "roll back")
+STEPS = ("draft", "verify", "accept", "correct", "rollback")
 PROMPT = "tuv"
 TEXT = "abxyz"  # what the target writes behind the prompt
 BLOCK_SIZE = 4
@@ -111,7 +111,7 @@ def _draw_round(cells, table):
     key = "   ".join(f'<span style="color:{KINDS[kind]}">■</span> {name}' for kind, name in names.items())
     fig.add_annotation(
         **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key + "   ▨ void", "showarrow": False, "font": {"size": 13}},
+        **{"text": key + "   ▨ void, empty", "showarrow": False, "font": {"size": 13}},
     )
     ticks = list(range(0, 2 * BLOCK_SIZE + 1, 2))
     plain = {"showgrid": False, "fixedrange": True}
