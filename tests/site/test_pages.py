@@ -31,6 +31,7 @@ EXPLORERS = {  # name: page
     "paths": "chapters/8-5-1-verification.html",
     "draws": "chapters/8-5-1-verification.html",
     "recorded": "book/predicted-and-measured.html",
+    "shipped": "book/predicted-and-measured.html",
 }
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
 DESKTOP = {"width": 1280, "height": 900}
