@@ -55,11 +55,20 @@ def _name_navigation_toggles(app: Sphinx, pagename, templatename, context, doctr
     context["generate_toctree_html"] = with_names
 
 
+def _plain_citations(app: Sphinx, pagename, templatename, context, doctree) -> None:
+    """Take the role "list" from lists of citations: docutils gives their entries other roles, which it may not hold."""
+    if "body" in context:
+        context["body"] = context["body"].replace(
+            '<div role="list" class="citation-list">', '<div class="citation-list">'
+        )
+
+
 def setup(app: Sphinx) -> dict:
     app.add_config_value("servelab_vendor", "_build/vendor", "html")
     app.add_css_file("servelab.css")
     app.add_js_file("print.js", defer="defer")
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
+    app.connect("html-page-context", _plain_citations)
     app.connect("html-page-context", _name_navigation_toggles, priority=600)  # after the theme's own
     return {"version": __version__, "parallel_read_safe": True, "parallel_write_safe": True}
