@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from servelab import batching, memory
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 from servelab.units import GIB
 
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -25,15 +25,9 @@ def reads_explorer(model, context, weights, batch):
                 hovertemplate="batch %{x}: %{y:.3g} GiB of " + name + "<extra></extra>",
             )
         )
-    key = "   ".join(
-        f'<span style="color:{COLORS[color]}">■</span> {name}'
-        for color, name in (("weights", "weights, shared by the batch"), ("kv", "KV of the request itself"))
-    )
+    parts = ((COLORS["weights"], "weights, shared by the batch"), (COLORS["kv"], "KV of the request itself"))
+    add_heading(fig, color_key(parts))
     at = BATCHES.index(batch)
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
     fig.add_annotation(x=at, y=total[at], text=f"<b>{total[at]:.3g}</b>", yshift=11, showarrow=False)
     fig.update_layout(barmode="stack")
     fig.update_xaxes(title_text="batch (requests in a decode step)", type="category", fixedrange=True)

@@ -9,7 +9,7 @@ from servelab import memory
 from servelab.engine import BlockPool, BlockTable
 from servelab.figures.paging import counts
 from servelab.figures.slots import plural
-from servelab.figures.style import COLORS, TEMPLATE, describe
+from servelab.figures.style import COLORS, TEMPLATE, add_heading, color_key, describe
 
 BRANCHES = [1, 2, 4, 8, 16]
 BLOCK_SIZES = [1, 4, 16, 64, 256]
@@ -90,14 +90,8 @@ def _add_bars(fig, now):
             ),
             row=1, col=1,
         )  # fmt: skip
-    key = "   ".join(
-        f'<span style="color:{COLORS[color]}">■</span> {word}'
-        for color, word in (("unused", "references"), ("shared", "shared"), ("kv", "private"))
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
+    kinds = (("unused", "references"), ("shared", "shared"), ("kv", "private"))
+    add_heading(fig, color_key((COLORS[color], word) for color, word in kinds))
     fig.update_xaxes(title_text="count", nticks=5, rangemode="tozero", fixedrange=True, row=1, col=1)
     order = {"categoryorder": "array", "categoryarray": ["blocks", "references"]}
     fig.update_yaxes(showgrid=False, fixedrange=True, **order, row=1, col=1)
@@ -114,12 +108,8 @@ def _add_sweep(fig, sweep, branches):
             ),
             row=2, col=1,
         )  # fmt: skip
-    key = f'<span style="color:{COLORS["unused"]}">●</span> references   '
-    key += f'<span style="color:{COLORS["kv"]}">●</span> physical blocks'
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x2 domain", "yref": "y2 domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
+    lines = ((COLORS["unused"], "references", "●"), (COLORS["kv"], "physical blocks", "●"))
+    add_heading(fig, color_key(lines), axis="2")
     top = max(n["references"] for n in sweep.values())
     fig.update_xaxes(title_text="branches", type="category", fixedrange=True, row=2, col=1)
     fig.update_yaxes(title_text="count", range=[0, 1.1 * top], nticks=5, fixedrange=True, row=2, col=1)

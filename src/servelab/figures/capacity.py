@@ -5,7 +5,7 @@ from plotly.subplots import make_subplots
 
 from servelab import memory
 from servelab.figures.slots import HATCH, plural
-from servelab.figures.style import COLORS, TEMPLATE, describe, figure
+from servelab.figures.style import COLORS, TEMPLATE, add_heading, color_key, describe, figure
 from servelab.units import GIB, MIB
 
 POOLS_GIB = [6, 12, 24]
@@ -86,12 +86,8 @@ def memory_explorer(model, pool, lengths, block_size, kv_format, prefix):
             row=1,
             col=1,
         )
-    named = [f'<span style="color:{color}">{glyph}</span> {name}' for _, name, color, glyph in kinds]
-    key = "   ".join(named[:2]) + "<br>" + "   ".join(named[2:])
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "align": "left", "font": {"size": 13}},
-    )
+    named = [(color, name, glyph) for _, name, color, glyph in kinds]
+    add_heading(fig, f"{color_key(named[:2])}<br>{color_key(named[2:])}", align="left")
     _add_counts(fig, parts)
     fig.update_xaxes(title_text="pool (GiB)", range=[0, pool], nticks=7, fixedrange=True, row=1, col=1)
     fig.update_yaxes(visible=False, fixedrange=True, row=1, col=1)

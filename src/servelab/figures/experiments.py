@@ -3,9 +3,10 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import cycle
 
 from servelab import catalog
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 
 def medians(rows: Iterable[dict], by: Iterable[str], value) -> dict[tuple, float]:
@@ -35,8 +36,9 @@ SERIES_COLORS = ("decode", "prefill", "shared", "weights", "unused")
 def lines(found: dict, x_title: str, y_title: str, y_format: str = ".0f", label=str, y_type: str = "linear"):
     """One line a series: measured solid, predicted dotted. `found` is what `measured_and_predicted` returns."""
     fig = figure(height=340)
-    for name, (measured, predicted) in zip(found, found.values(), strict=True):
-        color = COLORS[SERIES_COLORS[list(found).index(name) % len(SERIES_COLORS)]]
+    colors = {name: COLORS[color] for name, color in zip(found, cycle(SERIES_COLORS), strict=False)}
+    for name, (measured, predicted) in found.items():
+        color = colors[name]
         for kind, numbers, dash in (("measured", measured, "solid"), ("predicted", predicted, "dot")):
             if numbers:
                 fig.add_scatter(
@@ -44,14 +46,7 @@ def lines(found: dict, x_title: str, y_title: str, y_format: str = ".0f", label=
                     line={"color": color, "dash": dash}, opacity=1.0 if kind == "measured" else 0.7,
                     hovertemplate=f"{label(name)}, {kind}, %{{x}}: %{{y:{y_format}}}<extra></extra>",
                 )  # fmt: skip
-    key = "   ".join(
-        f'<span style="color:{COLORS[SERIES_COLORS[i % len(SERIES_COLORS)]]}">■</span> {label(name)}'
-        for i, name in enumerate(found)
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, color_key((color, label(name)) for name, color in colors.items()))
     categories = list(dict.fromkeys(str(x) for measured, _ in found.values() for x in measured))
     fig.update_xaxes(
         title_text=x_title, type="category", categoryorder="array", categoryarray=categories, fixedrange=True

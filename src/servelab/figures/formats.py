@@ -7,14 +7,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from servelab import catalog, memory, quantization
-from servelab.figures.style import COLORS, TEMPLATE, describe, figure
+from servelab.figures.style import COLORS, TEMPLATE, add_heading, color_key, describe, figure
 from servelab.measure import speedups
 from servelab.units import GIB, MIB
 
 KV_DTYPES = ["bf16", "fp8", "q8_0", "q4_0"]
 BLOCK_VALUES = 32
 POOL_BYTES, OUTPUT_TOKENS = 12 * GIB, 256  # the running case
-TOP_LEFT = {"xanchor": "left", "yanchor": "bottom", "showarrow": False, "align": "left", "font": {"size": 13}}
 
 
 def read_bandwidth():
@@ -81,8 +80,8 @@ def _add_layout(fig, selected):
     for index, (_, codes, scales, total) in enumerate(rows):
         text = f"{total} = {codes} + {scales}" if scales else str(total)
         fig.add_annotation(x=total, y=index, xref="x", yref="y", xanchor="left", text=text, showarrow=False, xshift=4)
-    key = f'<span style="color:{COLORS["kv"]}">■</span> values   <span style="color:{COLORS["cost"]}">■</span> scale'
-    fig.add_annotation(x=0, y=1, xref="x domain", yref="y domain", text=f"32 values   {key}", **TOP_LEFT)
+    parts = color_key(((COLORS["kv"], "values"), (COLORS["cost"], "scale")))
+    add_heading(fig, f"32 values   {parts}", align="left")
     fig.update_xaxes(title_text="bytes", range=[0, 78], tickvals=[0, 16, 32, 48, 64], fixedrange=True, row=1, col=1)
     fig.update_yaxes(autorange="reversed", fixedrange=True, row=1, col=1)
     return rows
@@ -107,8 +106,8 @@ def _add_times(fig, reads, kv_dtype, conversion_ms):
     for index, total in enumerate(totals):
         place = {"x": total, "y": index, "xref": "x2", "yref": "y2", "xanchor": "left", "xshift": 4}
         fig.add_annotation(text=f"<b>{total:.3f}</b>", showarrow=False, **place)
-    key = f'<span style="color:{COLORS["kv"]}">■</span> read   <span style="color:{COLORS["cost"]}">■</span> conversion'
-    fig.add_annotation(x=0, y=1, xref="x2 domain", yref="y2 domain", text=f"one context   {key}", **TOP_LEFT)
+    parts = color_key(((COLORS["kv"], "read"), (COLORS["cost"], "conversion")))
+    add_heading(fig, f"one context   {parts}", axis="2", align="left")
     fig.update_xaxes(title_text="ms a decode step", range=[0, 1.22 * max(totals)], nticks=5, row=2, col=1)
     names = {"tickvals": [0, 1], "ticktext": ["bf16", kv_dtype]}
     fig.update_yaxes(autorange="reversed", fixedrange=True, **names, row=2, col=1)
@@ -178,8 +177,7 @@ def error_histograms(errors):
         fig.add_trace(bar, row=index, col=1)
         rms, worst = float((values**2).mean() ** 0.5), float(abs(values).max())
         axis = "" if index == 1 else str(index)
-        place = {"x": 0, "y": 1, "xref": f"x{axis} domain", "yref": f"y{axis} domain"}
-        fig.add_annotation(text=f"<b>{name}</b>  rms {rms:.4f}, worst {worst:.3f}", **place, **TOP_LEFT)
+        add_heading(fig, f"<b>{name}</b>  rms {rms:.4f}, worst {worst:.3f}", axis, align="left")
         rows.append([name, f"{rms:.4f}", f"{worst:.3f}"])
     fig.update_yaxes(visible=False, range=[0, 1.05], fixedrange=True)
     fig.update_xaxes(nticks=5, fixedrange=True)

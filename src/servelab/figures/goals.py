@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from servelab import catalog, latency
 from servelab.engine import Request, Trace, simulate
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 BATCHES = [1, 4, 16, 64]
 PERCENTILES = [50, 90, 95, 99, 100]
@@ -81,11 +81,8 @@ def goals_explorer(batch, percentile, measure):
         **{"x": percentile, "y": value, "text": f"<b>{value:.1f}</b>", "showarrow": False},
         **{"yshift": 16, "xanchor": "right" if percentile > 60 else "left"},
     )
-    key = "   ".join(f'<span style="color:{LINE_COLORS[name]}">━</span> {NAMES[name]}' for name in NAMES)
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": f"{key}   ◇ recorded median", "showarrow": False, "font": {"size": 13}},
-    )
+    names = color_key((LINE_COLORS[name], label, "━") for name, label in NAMES.items())
+    add_heading(fig, f"{names}   ◇ recorded median")
     fig.update_xaxes(title_text="percentile", range=[0, 101], nticks=6, fixedrange=True)
     fig.update_yaxes(title_text="gap (ms)", range=[0, 195], nticks=5, fixedrange=True)
     table = [[f"p{p}", *(f"{_curve(batch, name)[p]:.1f}" for name in NAMES)] for p in PERCENTILES]
@@ -142,10 +139,7 @@ def tradeoff(points, deadline_s: float | None = None):
             **{"x": deadline_s, "y": 1, "yref": "y domain", "yanchor": "top", "xanchor": "right", "xshift": -4},
             **{"text": f"{deadline_s:g} s", "showarrow": False, "font": {"size": 13}},
         )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": "the number at a point is the batch", "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, "the number at a point is the batch")
     fig.update_xaxes(title_text="time until all are done (s)", range=[0, 1.08 * max(seconds)], nticks=6)
     fig.update_yaxes(title_text="output tokens/s", range=[0, 1.15 * max(rates)], nticks=5)
     fig.update_xaxes(fixedrange=True)

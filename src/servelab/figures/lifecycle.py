@@ -7,7 +7,7 @@ from plotly.subplots import make_subplots
 
 from servelab import catalog, latency
 from servelab.figures.slots import HATCH, plural
-from servelab.figures.style import COLORS, TEMPLATE, describe
+from servelab.figures.style import COLORS, TEMPLATE, add_heading, color_key, describe
 
 DEADLINE_S = 7.0
 SHORT = 2048  # input tokens of a short request, the one that experiment 8-1 ran alone
@@ -155,7 +155,8 @@ def _add_time_line(fig, story: Life):
         **{"x": DEADLINE_S, "y": 1, "xref": "x", "yref": "y domain", "yanchor": "top", "showarrow": False},
         **{"text": "7 s", "font": {"size": 13}, "xanchor": "left", "xshift": 2},
     )
-    _add_key(fig, "y", [("waiting", "unused", "▨"), ("prefill", "prefill", "■"), ("decode", "decode", "■")])
+    kinds = (("unused", "waiting", "▨"), ("prefill", "prefill"), ("decode", "decode"))
+    add_heading(fig, color_key((COLORS[color], *rest) for color, *rest in kinds))
     fig.update_xaxes(title_text="time from arrival (s)", range=[0, end], nticks=6, fixedrange=True, row=1, col=1)
     fig.update_yaxes(
         **{"categoryarray": ["yours", "others"], "categoryorder": "array", "range": [-0.85, 1.75]},
@@ -180,17 +181,6 @@ def _add_gaps(fig, story: Life, output: int):
         row=2,
         col=1,
     )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x2 domain", "yref": "y2 domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": "gap before each output token", "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, "gap before each output token", axis="2")
     fig.update_xaxes(title_text="output token", range=[0, max(output, 2) + 3], nticks=6, fixedrange=True, row=2, col=1)
     fig.update_yaxes(title_text="gap (ms)", range=[0, 140], nticks=5, fixedrange=True, row=2, col=1)
-
-
-def _add_key(fig, axis: str, entries):
-    key = "   ".join(f'<span style="color:{COLORS[color]}">{glyph}</span> {name}' for name, color, glyph in entries)
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": f"{axis} domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )

@@ -4,14 +4,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from servelab import catalog, memory, offload
-from servelab.figures.style import COLORS, TEMPLATE, describe, figure
+from servelab.figures.style import COLORS, TEMPLATE, add_heading, color_key, describe, figure
 from servelab.units import MIB
 
 ONE = catalog.record("batch-sweep").row(condition="2k_no_prefix", batch=1)
 STEP_S = ONE["decode_step_ms"] / 1e3  # a recorded decode step of one request
 DECODER = 200e9  # bytes a second that the explorer's decompressor puts out; assumed
 LANES = ("link", "device")
-TOP_LEFT = {"xanchor": "left", "yanchor": "bottom", "showarrow": False, "align": "left", "font": {"size": 13}}
 
 
 def offload_explorer(every, buffers, link, ratio):
@@ -37,7 +36,7 @@ def offload_explorer(every, buffers, link, ratio):
     _add_lanes(fig, spans, row=2)
     wait_s = step_s - STEP_S
     title = f"one step: {1e3 * step_s:.1f} ms" + (f", {1e3 * wait_s:.1f} of them waiting" if wait_s > 1e-6 else "")
-    fig.add_annotation(x=0, y=1, xref="x2 domain", yref="y2 domain", text=f"{title}<br>{_lane_key()}", **TOP_LEFT)
+    add_heading(fig, f"{title}<br>{_lane_key()}", axis="2", align="left")
     top = max(1e3 * step_s, 30)
     fig.update_xaxes(title_text="ms", range=[0, 1.02 * top], nticks=6, fixedrange=True, row=2, col=1)
     extra = offload.extra_requests(net, 8192 * memory.kv_bytes_per_token(model))
@@ -81,11 +80,8 @@ def _add_freed(fig, freed, net):
             col=1,
         )
         at += size / MIB
-    key = "   ".join(
-        f'<span style="color:{COLORS[color]}">■</span> {name} {size // MIB}'
-        for name, size, color in (("net", net, "shared"), ("buffers", freed - net, "cost"))
-    )
-    fig.add_annotation(x=0, y=1, xref="x domain", yref="y domain", text=f"MiB freed   {key}", **TOP_LEFT)
+    parts = ((COLORS["shared"], f"net {net // MIB}"), (COLORS["cost"], f"buffers {(freed - net) // MIB}"))
+    add_heading(fig, f"MiB freed   {color_key(parts)}", align="left")
     fig.update_xaxes(title_text="MiB", range=[0, 5400], nticks=6, fixedrange=True, row=1, col=1)
     fig.update_yaxes(visible=False, fixedrange=True, row=1, col=1)
 
@@ -107,7 +103,7 @@ KINDS = {"copy": "cost", "resident": "decode", "copied in": "weights"}
 
 def _lane_key():
     names = {"copy": "copy", "resident": "resident layer", "copied in": "copied-in layer"}
-    return "   ".join(f'<span style="color:{COLORS[KINDS[kind]]}">■</span> {name}' for kind, name in names.items())
+    return color_key((COLORS[KINDS[kind]], name) for kind, name in names.items())
 
 
 def _add_lanes(fig, spans, row):
@@ -172,8 +168,7 @@ def measured(timelines):
     for index, (name, timeline) in enumerate(timelines.items(), start=1):
         _add_lanes(fig, _spans(timeline, 0, timeline.total_s), row=index)
         axis = "" if index == 1 else str(index)
-        place = {"x": 0, "y": 1, "xref": f"x{axis} domain", "yref": f"y{axis} domain"}
-        fig.add_annotation(text=f"<b>{name}</b>: {1e3 * timeline.total_s:.1f} ms", **place, **TOP_LEFT)
+        add_heading(fig, f"<b>{name}</b>: {1e3 * timeline.total_s:.1f} ms", axis, align="left")
         parts = (timeline.total_s, timeline.copy_s, timeline.compute_s, timeline.wait_s)
         rows.append([name, *(f"{1e3 * seconds:.1f}" for seconds in parts)])
     fig.update_xaxes(nticks=6, fixedrange=True)

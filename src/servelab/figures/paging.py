@@ -17,7 +17,7 @@ from servelab.figures.slots import (
     require_names,
     slot_axes,
 )
-from servelab.figures.style import COLORS, TEMPLATE, describe, figure
+from servelab.figures.style import COLORS, TEMPLATE, add_heading, color_key, describe, figure
 from servelab.measure import speedups
 
 BLOCK_SIZES = [1, 2, 4, 8, 16]
@@ -160,11 +160,7 @@ def _add_sweep(fig, sweep, block_size):
             **{"x": list(sweep).index(block_size), "y": now[key], "xref": "x2", "yref": "y2", "yshift": shift},
             **{"text": f"<b>{now[key]}</b>", "showarrow": False, "font": {"color": COLORS[color]}},
         )
-    key = "   ".join(f'<span style="color:{COLORS[color]}">●</span> {label}' for _, label, color in lines)
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x2 domain", "yref": "y2 domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, color_key((COLORS[color], label, "●") for _, label, color in lines), axis="2")
     top = max(max(n["entries"], n["unused"]) for n in sweep.values())
     fig.update_xaxes(title_text="block size (tokens)", type="category", fixedrange=True, row=2, col=1)
     fig.update_yaxes(title_text="count", range=[-0.22 * top, 1.25 * top], nticks=4, fixedrange=True, row=2, col=1)

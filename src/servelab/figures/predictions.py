@@ -3,8 +3,8 @@
 import math
 
 from servelab.experiments import shipped
-from servelab.experiments.recorded import comparisons
-from servelab.figures.style import COLORS, describe, figure
+from servelab.experiments.recorded import Comparison, comparisons
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 FIXED_MS = {"26.2 ms, fitted to 8-1": 26.22, "16.9 ms, as in 8-5": 16.883, "12.9 ms, as in 8-2": 12.936}
 MEASURES = {
@@ -18,38 +18,28 @@ MEASURES = {
 def recorded_explorer(experiment, fixed_part):
     """The recorded figures of one experiment against the cost model with `fixed_part` (ms) in each step."""
     found = [each for each in comparisons(fixed_part / 1e3) if each.experiment == experiment]
-    errors = sorted(each.error for each in found)
-    middle = errors[len(errors) // 2]
-    text = (
-        f"Experiment {experiment}, {fixed_part:.3g} ms fixed: {len(found)} figures, off by "
-        f"{100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %, in the median by {100 * middle:+.0f} %."
-    )
-    return against_measured([row_of(each) for each in found], text), text
+    text = f"Experiment {experiment}, {fixed_part:.3g} ms fixed: {len(found)} figures, {_spread(found)}"
+    return against_measured(found, text), text
 
 
 def shipped_explorer(experiment, machine):
     """A run that ships with the book; `machine`: "calibrated", or "now" to allow for its slowdown at each point."""
     found = [each for each in shipped.comparisons(experiment, machine == "now") if each.measured_ms]
+    text = f"{experiment}: {len(found)} times, {_spread(found)}"
+    return against_measured(found, text), text
+
+
+def _spread(found: list[Comparison]) -> str:
     errors = sorted(each.error for each in found)
-    text = (
-        f"{experiment}: {len(found)} times, off by {100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %, "
+    return (
+        f"off by {100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %, "
         f"in the median by {100 * errors[len(errors) // 2]:+.0f} %."
     )
-    return against_measured([row_of(each) for each in found], text), text
 
 
-def row_of(each) -> dict:
-    return {
-        "quantity": each.quantity,
-        "setting": each.setting,
-        "predicted": each.predicted_ms,
-        "measured": each.measured_ms,
-    }
-
-
-def against_measured(rows: list[dict], alt: str):
-    """A log-log scatter of `rows` (quantity, setting, predicted and measured in ms), with the diagonal and +-25 %."""
-    numbers = [row[key] for row in rows for key in ("predicted", "measured")]
+def against_measured(found: list[Comparison], alt: str):
+    """A log-log scatter of `found`, with the diagonal and a factor of 1.25 to both sides of it."""
+    numbers = [ms for each in found for ms in (each.predicted_ms, each.measured_ms)]
     low, high = min(numbers) / 1.4, max(numbers) * 1.4
     fig = figure(height=380)
     for factor, dash in ((1.0, "solid"), (1.25, "dot"), (0.8, "dot")):
@@ -57,22 +47,16 @@ def against_measured(rows: list[dict], alt: str):
             x=[low, high], y=[factor * low, factor * high], mode="lines", hoverinfo="skip",
             line={"color": COLORS["unused"], "width": 1, "dash": dash},
         )  # fmt: skip
-    for quantity in dict.fromkeys(row["quantity"] for row in rows):
-        chosen = [row for row in rows if row["quantity"] == quantity]
+    colors = {each.quantity: COLORS[MEASURES.get(each.quantity, "weights")] for each in found}
+    for quantity, color in colors.items():
+        chosen = [each for each in found if each.quantity == quantity]
         fig.add_scatter(
-            x=[row["measured"] for row in chosen], y=[row["predicted"] for row in chosen], mode="markers",
-            marker={"color": COLORS[MEASURES.get(quantity, "weights")], "size": 8, "opacity": 0.8},
-            customdata=[row["setting"] for row in chosen],
+            x=[each.measured_ms for each in chosen], y=[each.predicted_ms for each in chosen], mode="markers",
+            marker={"color": color, "size": 8, "opacity": 0.8},
+            customdata=[each.setting for each in chosen],
             hovertemplate=f"{quantity}, %{{customdata}}: predicted %{{y:.0f}}, measured %{{x:.0f}} ms<extra></extra>",
         )  # fmt: skip
-    key = "   ".join(
-        f'<span style="color:{COLORS[MEASURES.get(quantity, "weights")]}">●</span> {quantity}'
-        for quantity in dict.fromkeys(row["quantity"] for row in rows)
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, color_key((color, quantity, "●") for quantity, color in colors.items()))
     span = [math.log10(low), math.log10(high)]
     # Two ticks for each power of ten.
     ticks = [m * 10**e for e in range(math.floor(span[0]), math.ceil(span[1]) + 1) for m in (1, 3)]
@@ -80,10 +64,10 @@ def against_measured(rows: list[dict], alt: str):
         update(title_text=title, type="log", range=span, fixedrange=True, tickvals=ticks, tickformat=",~g")
     table = [
         [
-            row["quantity"], row["setting"], f"{row['predicted']:.1f}", f"{row['measured']:.1f}",
-            f"{100 * (row['predicted'] / row['measured'] - 1):+.0f} %",
+            each.quantity, each.setting, f"{each.predicted_ms:.1f}", f"{each.measured_ms:.1f}",
+            f"{100 * each.error:+.0f} %",
         ]
-        for row in rows
+        for each in found
     ]  # fmt: skip
     columns = ["quantity", "setting", "predicted (ms)", "measured (ms)", "error"]
     return describe(fig, f"{alt} Above the diagonal the prediction is too long.", (columns, table))

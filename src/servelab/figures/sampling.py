@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from servelab import speculation
 from servelab.checks import require_int, require_name
 from servelab.figures.slots import HATCH
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 TOP = {"xref": "x domain", "yref": "y domain", "y": 1, "yanchor": "bottom", "showarrow": False, "font": {"size": 13}}
 SOURCES = ("the residual", "p")
@@ -149,8 +149,7 @@ def draws_explorer(draws, drafter, replace_from):
             hovertemplate="target: %{y}<extra></extra>",
         )
     )
-    key = f'<span style="color:{COLORS["decode"]}">■</span> counted   <span style="color:{COLORS["cost"]}">▬</span> '
-    fig.add_annotation(text=key + "target p", x=0, xanchor="left", **TOP)
+    add_heading(fig, color_key(((COLORS["decode"], "counted"), (COLORS["cost"], "target p", "▬"))))
     fig.update_xaxes(title_text="output token", fixedrange=True)
     fig.update_yaxes(title_text="share", range=[0, 0.8], tickvals=[0, 0.25, 0.5, 0.75], fixedrange=True)
     rows = [

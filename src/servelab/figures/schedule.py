@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from servelab.engine import Trace
 from servelab.figures.slots import HATCH, plural
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 LABELS = {"waiting": "waiting", "prefill": "prefill", "decode": "decode"}
 FILLS = {"waiting": COLORS["unused"], "prefill": COLORS["prefill"], "decode": COLORS["decode"]}
@@ -79,13 +79,8 @@ def timeline(trace: Trace, end_s: float | None = None) -> go.Figure:
     )
     _mark_longest_gap(fig, trace, scale, end_s)
     kinds = [kind for kind in LABELS if any(bar.kind == kind for bar in drawn)]
-    key = "   ".join(
-        f'<span style="color:{FILLS[kind]}">{"▨" if kind == "waiting" else "■"}</span> {LABELS[kind]}' for kind in kinds
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key + "   ▲ arrival", "showarrow": False, "font": {"size": 13}},
-    )
+    names = color_key((FILLS[kind], LABELS[kind], "▨" if kind == "waiting" else "■") for kind in kinds)
+    add_heading(fig, f"{names}   ▲ arrival")
     fig.update_xaxes(title_text=f"time ({unit})", range=[0, 1.01 * scale * end_s], nticks=6, fixedrange=True)
     fig.update_yaxes(
         tickvals=[count - 1 - i for i in range(count)],
@@ -229,11 +224,8 @@ def places_by_step(trace: Trace) -> go.Figure:
                 hovertemplate="step %{x}: %{text} tokens, " + kind + "<extra></extra>",
             )
         )
-    key = "   ".join(f'<span style="color:{COLORS[kind]}">■</span> {kind}' for kind in ("prefill", "decode"))
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": f"request and new tokens   {key}", "showarrow": False, "font": {"size": 13}},
-    )
+    names = color_key((COLORS[kind], kind) for kind in ("prefill", "decode"))
+    add_heading(fig, f"request and new tokens   {names}")
     fig.update_xaxes(title_text="step", range=[0.4, len(seats) + 0.6], dtick=1, showgrid=False, fixedrange=True)
     fig.update_yaxes(
         **{"title_text": "place", "tickvals": list(range(num_places)), "showgrid": False, "fixedrange": True},

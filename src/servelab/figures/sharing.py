@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from servelab import catalog
 from servelab.engine import BlockPool, BlockTable, OutOfBlocks
 from servelab.figures.slots import listing, plural
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 NUM_BLOCKS, BLOCK_SIZE = 4, 4
 NAMES = "ABC"
@@ -107,8 +107,8 @@ def pool_at(now: Moment):
     """Tables and pool at one moment; the frame of a block says who has it."""
     fig = figure(height=480, margin={"l": 4, "r": 4, "t": 4, "b": 4})
     spans = (("shared", "in two tables"), ("kv", "in one"))
-    key = "   ".join(f'<span style="color:{COLORS[kind]}">■</span> {word}' for kind, word in spans)
-    _heading(fig, 5.75, f"{key}   ┅ in none, held   ┈ free")
+    names = color_key((COLORS[kind], word) for kind, word in spans)
+    _heading(fig, 5.75, f"{names}   ┅ in none, held   ┈ free")
     _heading(fig, 5.35, "block tables: logical block 0, logical block 1")
     for row, name in enumerate(NAMES):
         y = 4.55 - 0.95 * row
@@ -183,10 +183,7 @@ def reference_counts(moments: list[Moment]):
             hovertemplate="moment %{x}, %{y}: %{z} references<extra></extra>",
         )
     )  # fmt: skip
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": "references; ( ) only the step has the block", "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, "references; ( ) only the step has the block")
     fig.update_xaxes(title_text="moment", tickvals=list(range(len(moments))), showgrid=False, fixedrange=True)
     fig.update_yaxes(autorange="reversed", showgrid=False, fixedrange=True)
     alt = "; ".join(f"block {i}: {listing(row)}" for i, row in enumerate(text))

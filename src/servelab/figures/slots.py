@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from servelab.checks import require_int
-from servelab.figures.style import COLORS
+from servelab.figures.style import COLORS, add_heading, color_key
 
 NAMES = "ABCDEFGH"
 GAP = 0.04  # slots; parts the blocks, where a border would need the page's colour
@@ -71,11 +71,8 @@ def slot_axes(fig, num_rows: int, num_slots: int, **where) -> None:
 
 def add_key(fig, text: str, kinds: list[str]) -> None:
     """A heading above the picture that names its colours."""
-    key = "   ".join(f'<span style="color:{COLORS[kind]}">{GLYPHS[kind]}</span> {LABELS[kind]}' for kind in kinds)
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": f"{text}<br>{key}", "align": "left", "showarrow": False, "font": {"size": 13}},
-    )
+    names = color_key((COLORS[kind], LABELS[kind], GLYPHS[kind]) for kind in kinds)
+    add_heading(fig, f"{text}<br>{names}", align="left")
 
 
 def listing(items) -> str:

@@ -8,7 +8,7 @@ from servelab import speculation
 from servelab.checks import require_name
 from servelab.engine import BlockPool, BlockTable
 from servelab.figures.slots import GAP, HATCH, block_bars, listing, plural
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 STEPS = ("draft", "verify", "accept", "correct", "rollback")
 PROMPT = "tuv"
@@ -108,11 +108,8 @@ def _draw_round(cells, table):
         )
     )
     names = {"draft": "drafted", "target": "target's", "prompt": "prompt"}
-    key = "   ".join(f'<span style="color:{KINDS[kind]}">■</span> {name}' for kind, name in names.items())
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key + "   ▨ void, empty", "showarrow": False, "font": {"size": 13}},
-    )
+    marks = color_key((KINDS[kind], name) for kind, name in names.items())
+    add_heading(fig, f"{marks}   ▨ void, empty")
     ticks = list(range(0, 2 * BLOCK_SIZE + 1, 2))
     plain = {"showgrid": False, "fixedrange": True}
     fig.update_xaxes(title_text="position (one token each)", range=[0, 2 * BLOCK_SIZE], tickvals=ticks, **plain)

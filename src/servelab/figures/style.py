@@ -46,6 +46,25 @@ def figure(height: int = 300, **layout) -> go.Figure:
     return go.Figure(layout={"template": TEMPLATE, "height": height, **layout})
 
 
+def color_key(entries) -> str:
+    """What a figure's colours mean, in one line. An entry is (CSS colour, name) or (CSS colour, name, glyph)."""
+    return "   ".join(
+        f'<span style="color:{color}">{glyph[0] if glyph else "■"}</span> {name}' for color, name, *glyph in entries
+    )
+
+
+def add_heading(fig: go.Figure, text: str, axis: str = "", **more) -> None:
+    """A line above the plot, at its left: the key of its colours, or what its numbers are.
+
+    `axis`: "2", "3", ... for another plot of the figure than the first. `more`: as `add_annotation` takes it.
+    """
+    fig.add_annotation(
+        **{"x": 0, "xref": f"x{axis} domain", "xanchor": "left"},
+        **{"y": 1, "yref": f"y{axis} domain", "yanchor": "bottom"},
+        **{"text": text, "showarrow": False, "font": {"size": 13}, **more},
+    )
+
+
 def describe(fig: go.Figure, alt: str, *tables: tuple[list[str], list[list]]) -> go.Figure:
     """Give `fig` its alt text (what it shows, in a sentence or two) and tables of all that is drawn.
 

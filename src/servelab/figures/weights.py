@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from servelab import catalog, memory, quantization
-from servelab.figures.style import COLORS, describe, figure
+from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 from servelab.units import GIB, MIB
 
 RESERVED_BYTES = 8 * GIB  # system and workspaces
@@ -48,14 +48,8 @@ def fit_explorer(weights, memory_bytes, context):
         **{"text": f"memory {memory_bytes / GIB:.2f} GiB", "font": {"color": COLORS["cost"], "size": 13}},
         xshift=-6 if side == "right" else 6,
     )
-    key = "<br>".join(
-        "   ".join(f'<span style="color:{COLORS[color]}">■</span> {name} {size / GIB:.2f}' for name, size, color in row)
-        for row in (parts[:2], parts[2:])
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "align": "left", "showarrow": False, "font": {"size": 13}},
-    )
+    named = [(COLORS[color], f"{name} {size / GIB:.2f}") for name, size, color in parts]
+    add_heading(fig, f"{color_key(named[:2])}<br>{color_key(named[2:])}", align="left")
     fig.update_xaxes(title_text="GiB", range=[0, 1.04 * max(memory_bytes, total) / GIB], nticks=6, fixedrange=True)
     fig.update_yaxes(visible=False, fixedrange=True)
     rows = [[name, f"{size / GIB:.2f}"] for name, size, _ in parts] + [["left", f"{left / GIB:.2f}"]]
@@ -102,14 +96,7 @@ def block_bytes(names):
     for index, row in enumerate(rows):
         text = f"{row[1]} + {row[2]}" if row[2] else str(row[1])
         fig.add_annotation(x=row[3], y=index, xanchor="left", xshift=4, text=text, showarrow=False)
-    key = "   ".join(
-        f'<span style="color:{COLORS[color]}">■</span> {name}'
-        for color, name in (("weights", "codes"), ("cost", "scales and minima"))
-    )
-    fig.add_annotation(
-        **{"x": 0, "y": 1, "xref": "x domain", "yref": "y domain", "xanchor": "left", "yanchor": "bottom"},
-        **{"text": key, "showarrow": False, "font": {"size": 13}},
-    )
+    add_heading(fig, color_key(((COLORS["weights"], "codes"), (COLORS["cost"], "scales and minima"))))
     top = max(row[3] for row in rows)
     fig.update_xaxes(title_text="bytes for 256 values", range=[0, 1.25 * top], nticks=5, fixedrange=True)
     fig.update_yaxes(autorange="reversed", fixedrange=True)
