@@ -5,7 +5,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from servelab import batching, catalog, memory
 from servelab.exercises import find_part
@@ -70,11 +69,6 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("part_id", "answer"), RIGHT)
-def test_right_answers_written_differently(part_id, answer):
-    assert judge(find_part(part_id), answer).text == f"{part_id}: right."
-
-
 # wrong answers beyond the known ones, typed-in constants first
 
 W, T = 15_136_811_008, 147_456
@@ -124,15 +118,6 @@ PLAUSIBLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("part_id", "answer"), [(part_id, answer) for part_id, answers in PLAUSIBLE.items() for answer in answers]
-)
-def test_plausible_wrong_answers_fail(part_id, answer):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind in ("off", "known mistake")
-    assert verdict.text.startswith(f"{part_id}: ")
-
-
 # usual mistakes, written as a learner writes them; and in what words they are met
 
 NAMED = [
@@ -150,13 +135,6 @@ NAMED = [
     ("8-1d", lambda m, i, o, p, w, t: max(0, w // (i * t) - capacity_at_once(m, i, o, p, t)), "rounded down"),
     ("8-1d", lambda m, i, o, p, w, t: max(0, -(-w // i // t) - m // (-(-i // p) * p * t)), "holds inputs only"),
 ]
-
-
-@pytest.mark.parametrize(("part_id", "answer", "said"), NAMED)
-def test_usual_mistakes_are_named(part_id, answer, said):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind == "known mistake"
-    assert said in verdict.message
 
 
 def test_the_picture_shows_what_finished_requests_hold():

@@ -92,11 +92,6 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("part_id", "answer"), RIGHT)
-def test_right_answers_written_differently(part_id, answer):
-    assert judge(find_part(part_id), answer).text == f"{part_id}: right."
-
-
 # wrong answers beyond the known ones, typed-in constants first
 
 PLAUSIBLE = {
@@ -151,15 +146,6 @@ PLAUSIBLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("part_id", "answer"), [(part_id, answer) for part_id, answers in PLAUSIBLE.items() for answer in answers]
-)
-def test_plausible_wrong_answers_fail(part_id, answer):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind in ("off", "known mistake")
-    assert verdict.text.startswith(f"{part_id}: ")
-
-
 # usual mistakes, written as a learner writes them; and in what words they are met
 
 NAMED = [
@@ -174,13 +160,6 @@ NAMED = [
     ("8-2f", lambda m, x: budgets_by_loop(m, x)[::-1], "in the wrong order"),
     ("8-2f", lambda m, x: (budgets_by_loop(m, x + 1e-9)[0], budgets_by_loop(m, x)[1]), "just reaches it"),
 ]
-
-
-@pytest.mark.parametrize(("part_id", "answer", "said"), NAMED)
-def test_usual_mistakes_are_named(part_id, answer, said):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind == "known mistake"
-    assert said in verdict.message
 
 
 def test_pictures_show_what_the_answer_means():

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from servelab import catalog, memory
 from servelab.exercises import find_part
@@ -81,11 +80,6 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("part_id", "answer"), RIGHT)
-def test_right_answers_written_differently(part_id, answer):
-    assert judge(find_part(part_id), answer).text == f"{part_id}: right."
-
-
 # wrong answers beyond the known ones, typed-in constants first
 
 PLAUSIBLE = {
@@ -149,15 +143,6 @@ PLAUSIBLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("part_id", "answer"), [(part_id, answer) for part_id, answers in PLAUSIBLE.items() for answer in answers]
-)
-def test_plausible_wrong_answers_fail(part_id, answer):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind in ("off", "known mistake")
-    assert verdict.text.startswith(f"{part_id}: ")
-
-
 # usual mistakes, written as a learner writes them; and in what words they are met
 
 NAMED = [
@@ -175,13 +160,6 @@ NAMED = [
     ("8-3d", lambda b, i, o, s, p, t: shared_by_parts(b, i, o, s, p, t) // 1024, "this is in KiB."),
     ("8-3d", lambda b, i, o, s, p, t: shared_by_parts(b, i, o, s, p, t) // 10**6, "this is in MB."),
 ]
-
-
-@pytest.mark.parametrize(("part_id", "answer", "said"), NAMED)
-def test_usual_mistakes_are_named(part_id, answer, said):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind == "known mistake"
-    assert said in verdict.message
 
 
 def test_one_output_token_writes_no_kv():

@@ -9,7 +9,6 @@ import pytest
 from servelab import catalog
 from servelab.exercises import find_part
 from servelab.exercises.ex_8_5.room import COMPLETE, LAYER_BYTES, PREFILLED
-from servelab.exercises.judge import judge
 from servelab.units import GB, GIB, MIB
 
 # right answers
@@ -78,11 +77,6 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("part_id", "answer"), RIGHT)
-def test_right_answers_written_differently(part_id, answer):
-    assert judge(find_part(part_id), answer).text == f"{part_id}: right."
-
-
 # wrong answers beyond the known ones, typed-in constants first
 
 PLAUSIBLE = {
@@ -139,15 +133,6 @@ PLAUSIBLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("part_id", "answer"), [(part_id, answer) for part_id, answers in PLAUSIBLE.items() for answer in answers]
-)
-def test_plausible_wrong_answers_fail(part_id, answer):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind in ("off", "known mistake")
-    assert verdict.text.startswith(f"{part_id}: ")
-
-
 # usual mistakes, written as a learner writes them; and in what words they are met
 
 NAMED = [
@@ -165,13 +150,6 @@ NAMED = [
     ("8-5e", lambda n, s, z, t: n * s * z / t, "this is in bytes a second"),
     ("8-5e", lambda n, s, z, t: n * s * (z + 1) / t / 1e9, "one step too many"),
 ]
-
-
-@pytest.mark.parametrize(("part_id", "answer", "said"), NAMED)
-def test_usual_mistakes_are_named(part_id, answer, said):
-    verdict = judge(find_part(part_id), answer)
-    assert verdict.kind == "known mistake"
-    assert said in verdict.message
 
 
 # its numbers, against the chapter's

@@ -136,6 +136,11 @@ class Step(NamedTuple):
     def num_tokens(self) -> int:
         return sum(row.num_tokens for row in self.rows)
 
+    @property
+    def is_decode(self) -> bool:
+        """Whether it computes no prompt: each of its rows decodes."""
+        return all(row.kind == "decode" for row in self.rows)
+
 
 class Steps(Sequence):
     """The steps in order. Columns are stored; rows are put together from the requests' segments when asked for."""

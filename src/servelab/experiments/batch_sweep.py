@@ -29,7 +29,7 @@ def requests(point: dict, prompt) -> list[Request]:
 
 def times(trace) -> dict:
     """Throughput of the whole batch, times of a request, and the median of the steps that only decode."""
-    decodes = [step.seconds for step in trace.steps if all(row.kind == "decode" for row in step.rows)]
+    decodes = [step.seconds for step in trace.steps if step.is_decode]
     return {
         "throughput_tok_per_s": sum(request.num_output_tokens for request in trace.requests) / trace.total_s,
         "ttft_s": statistics.median(request.ttft_s for request in trace.requests),

@@ -46,7 +46,7 @@ def settings(point: dict) -> dict:
 
 def counts(trace, point: dict) -> dict:
     """`fit` is counted in the run: the most requests that had a row in one step."""
-    decodes = [step for step in trace.steps if all(row.kind == "decode" for row in step.rows)]
+    decodes = [step for step in trace.steps if step.is_decode]
     most = max(len(step.rows) for step in decodes)
     return {
         "fit": most,

@@ -38,7 +38,7 @@ def measure(subject: Subject, point: dict) -> dict:
     trace, outputs = serve(
         subject.model, requests, max_running=point["batch"], chunk=None, drafter=drafter(subject, point)
     )
-    decodes = [step for step in trace.steps if all(row.kind == "decode" for row in step.rows)]
+    decodes = [step for step in trace.steps if step.is_decode]
     drafted, accepted = trace.num_drafted, trace.num_accepted
     output_tokens = sum(request.num_output_tokens for request in trace.requests)
     decode_s = sum(step.seconds for step in decodes)

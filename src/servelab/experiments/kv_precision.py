@@ -6,17 +6,15 @@ with the cache in float32, as a service would that checks its answers.
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from servelab.checks import require_name
-from servelab.engine import Engine, Request, Row
-from servelab.engine.engine import make_scheduler
+from servelab.engine import Request, Row
 from servelab.experiments.experiment import Experiment, Subject
 from servelab.figures import experiments as figures
-from servelab.model.executor import TorchExecutor
 from servelab.model.kv_formats import FORMATS
-from servelab.model.serve import outputs_of
+from servelab.model.paged import PagedKV
+from servelab.model.serve import serve
 
 OUTPUT_TOKENS = 46
 FALLBACK = "f32"
@@ -52,16 +50,10 @@ class Margins:
 def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list[dict]:
     """Answers to all tasks, `concurrency` at a time, all there at the start."""
     requests = [Request(name, 0.0, task.prompt_ids, OUTPUT_TOKENS) for name, task in tasks.items()]
-    scheduler = make_scheduler(
-        requests, "chunked", max_running=concurrency, token_budget=4096, chunk=None, num_blocks=None, block_size=16,
-        prefix_caching=False,
-    )  # fmt: skip
-    executor = TorchExecutor(subject.model, scheduler.pool.num_blocks, 16, kv_format)
-    executor.watch_logits = margins = Margins()
-    engine = Engine(scheduler, executor)
-    for request in requests:
-        engine.add(request)
-    trace, outputs = engine.run(), outputs_of(engine)
+    margins = Margins()
+    trace, outputs = serve(
+        subject.model, requests, max_running=concurrency, chunk=None, kv_dtype=kv_format, watch_logits=margins
+    )
     return [
         {
             "task": name,
@@ -88,16 +80,8 @@ def measure(subject: Subject, point: dict) -> dict:
         "asked": len(answers),
         "answers": answers,
         "retries": retries,
-        "kv_bytes_per_token": kv_bytes(subject, point["format"]),
+        "kv_bytes_per_token": PagedKV(subject.model.config, 1, 1, point["format"]).nbytes,
     }
-
-
-def kv_bytes(subject: Subject, kv_format: str) -> int:
-    """Bytes that one token leaves in the cache."""
-    config = subject.model.config
-    kind = FORMATS[kv_format]
-    row_bytes = kind.row_size(config.head_dim) * torch.empty((), dtype=kind.dtype).element_size()
-    return 2 * config.num_hidden_layers * config.num_key_value_heads * row_bytes
 
 
 def predict(step_cost, point: dict) -> dict:

@@ -11,6 +11,7 @@ import torch
 
 import servelab
 from servelab import catalog, measure
+from servelab.cost import StepCost
 from servelab.experiments.experiment import Experiment, Subject
 
 SAME_RUN = ("experiment", "servelab", "model", "options")  # what must agree for a report to be continued
@@ -83,7 +84,8 @@ def measure_row(experiment: Experiment, subject: Subject, point: dict, fit: dict
     row = {"point": point, "values": experiment.measure(subject, point)}
     row["seconds"] = round(time.perf_counter() - began, 3)
     if fit is not None:
-        row["predicted"] = experiment.predict(catalog.step_cost(catalog.YOUR_MACHINE, subject.name), point)
+        step_cost = StepCost(fit["fixed_s"], fit["per_new_token_s"], fit["per_causal_pair_s"])
+        row["predicted"] = experiment.predict(step_cost, point)
         row["slowdown"] = round(reference_s / fit["reference_s"], 3)
     return row
 

@@ -20,6 +20,8 @@ from servelab.model.kv_formats import KVFormat
 from servelab.model.paged import PagedKV, Sequences
 from servelab.speculation import verify_greedy
 
+WatchLogits = Callable[[list[Row], Sequence[Tensor]], None]
+
 
 class TorchExecutor:
     """Runs batches on `model`, where that is, and reads the wall clock. Satisfies `engine.Executor`.
@@ -28,6 +30,8 @@ class TorchExecutor:
     kv_dtype                how K and V are stored: a name of `kv_formats.FORMATS`, or a `KVFormat`
     kernels                 whether the library's CPU kernels serve the cache; `None`: where they can
     clock, sleep            seconds from any start, and waiting; a test gives others. Time 0 is the first look at it
+    watch_logits            called with the rows of a batch and the logits of each, (count, vocab_size), before any
+                            token is sampled
 
     Making one compiles the kernels, for a few seconds the first time, so that no step does.
     A request is drawn by its own `temperature` and `seed`, as `generate` draws it.
@@ -42,11 +46,11 @@ class TorchExecutor:
         kernels: bool | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
+        watch_logits: WatchLogits = lambda rows, logits: None,
     ):
         self.model = model
         self.kv = PagedKV(model.config, num_blocks, block_size, kv_dtype, model.device, kernels)
-        # Called with the rows of a batch and the logits of each, (count, vocab_size), before any is sampled.
-        self.watch_logits: Callable[[list[Row], Sequence[Tensor]], None] = lambda rows, logits: None
+        self.watch_logits = watch_logits
         self._clock = clock
         self._sleep = sleep
         self._start_s: float | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from servelab.engine import Drafter, Engine, Request, Trace
 from servelab.engine.engine import make_scheduler
 from servelab.model.decoder import Decoder
-from servelab.model.executor import TorchExecutor
+from servelab.model.executor import TorchExecutor, WatchLogits
 from servelab.model.kv_formats import KVFormat
 
 
@@ -24,6 +24,7 @@ def serve(
     kernels: bool | None = None,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
+    watch_logits: WatchLogits = lambda rows, logits: None,
     drafter: Drafter | None = None,
 ) -> tuple[Trace, dict[str, list[int]]]:
     """Serve `requests` on `model` by the wall clock; returns the trace, and the output token ids of each request.
@@ -38,7 +39,9 @@ def serve(
     requests = [request.fresh() for request in requests]
     limits = (policy, max_running, token_budget, chunk, num_blocks, block_size, prefix_caching)
     scheduler = make_scheduler(requests, *limits)
-    executor = TorchExecutor(model, scheduler.pool.num_blocks, block_size, kv_dtype, kernels, clock, sleep)
+    executor = TorchExecutor(
+        model, scheduler.pool.num_blocks, block_size, kv_dtype, kernels, clock, sleep, watch_logits
+    )
     engine = Engine(scheduler, executor, drafter=drafter)
     for request in requests:
         engine.add(request)
