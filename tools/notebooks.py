@@ -8,11 +8,10 @@ import argparse
 import sys
 from pathlib import Path
 
-import ipykernel.kernelspec
 import nbformat
-from jupyter_client.kernelspec import KernelSpecManager
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from servelab.notebooks import client_for
 
 SECONDS_A_CELL = 900
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -22,15 +21,6 @@ DEAD_WIDGET = "application/vnd.jupyter.widget-view+json"  # points at a kernel t
 
 class NotebookError(Exception):
     """A cell failed; says which, of what notebook, and how."""
-
-
-class ThisPython(KernelSpecManager):
-    """Kernels of the Python that runs this, whatever kernels the user has installed elsewhere."""
-
-    def get_kernel_spec(self, kernel_name):
-        return self.kernel_spec_class(
-            resource_dir=ipykernel.kernelspec.RESOURCES, **ipykernel.kernelspec.get_kernel_dict()
-        )
 
 
 def forget_results(notebook):
@@ -44,15 +34,12 @@ def execute(path):
     notebook = nbformat.read(path, as_version=4)
     forget_results(notebook)
     started = []
-    client = NotebookClient(
+    client = client_for(
         notebook,
+        path.parent,
         timeout=SECONDS_A_CELL,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
         on_cell_start=lambda cell, cell_index: started.append(cell_index),
     )
-    client.km = client.create_kernel_manager()
-    client.km.kernel_spec_manager = ThisPython()
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:

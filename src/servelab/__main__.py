@@ -1,4 +1,4 @@
-"""Commands: `python -m servelab run NAME` and `calibrate`."""
+"""Commands: `python -m servelab run NAME`, `calibrate`, `progress` and `grade`."""
 
 import argparse
 import inspect
@@ -42,6 +42,19 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     calibrate.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default 1)")
     calibrate.set_defaults(command=calibrate_machine)
+
+    progress = commands.add_parser("progress", help="check all parts of your exercises, print a table")
+    progress.add_argument("folder", nargs="?", type=Path, default=Path("exercises"), help="default: exercises")
+    progress.set_defaults(command=show_progress)
+
+    grade = commands.add_parser("grade", help="run and judge the notebooks of many learners")
+    grade.add_argument("folder", nargs="+", type=Path, help="with a folder for each learner, or that of one learner")
+    grade.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    grade.add_argument("--csv", type=Path, metavar="FILE", help="write CSV, a row for each part")
+    grade.add_argument("--seconds", type=float, default=300, help="limit for a notebook (default 300)")
+    grade.add_argument("--seconds-a-cell", type=float, default=60, help="limit for a cell (default 60)")
+    grade.add_argument("--memory-mib", type=int, default=4096, help="limit for a kernel (default 4096)")
+    grade.set_defaults(command=grade_learners)
     return top
 
 
@@ -137,6 +150,40 @@ def calibrate_machine(options: argparse.Namespace) -> int:
     print(calibration.describe(result))
     print(f"Kept in {path}.")
     return 0
+
+
+def show_progress(options: argparse.Namespace) -> int:
+    from servelab.grading import reports
+
+    print(reports.parts_table(grades_of([options.folder])))
+    return 0
+
+
+def grade_learners(options: argparse.Namespace) -> int:
+    """Grades of all are written even where some notebooks fail; the status is 1 only if a report cannot be."""
+    from servelab.grading import reports
+
+    limits = {name: getattr(options, name) for name in ("seconds", "seconds_a_cell", "memory_mib")}
+    grades = grades_of(options.folder, **limits)
+    print(reports.score_table(grades))
+    for path, text in ((options.junit, reports.junit_xml), (options.csv, reports.csv_text)):
+        if path:
+            path.write_text(text(grades), encoding="utf-8")
+            print(f"Written: {path}")
+    return 0
+
+
+def grades_of(folders: list[Path], **limits) -> list:
+    from servelab.grading.notebook import grade_notebook
+    from servelab.grading.submissions import submissions
+
+    found, grades = submissions(folders), []
+    with Progress("notebook") as progress:
+        progress(0, len(found))
+        for done, submission in enumerate(found, 1):
+            grades += grade_notebook(submission, **limits)
+            progress(done, len(found))
+    return grades
 
 
 if __name__ == "__main__":

@@ -105,10 +105,12 @@
       return `#${this.name}:${settings.join(";")}`;
     }
 
+    // Returns whether there is something new to draw.
     readAddress() {
+      const noted = this.note;
       this.note = "";
       const [name, settings] = location.hash.slice(1).split(/:(.*)/s);
-      if (!this.controls.length || name !== this.name || settings === undefined) return;
+      if (!this.controls.length || name !== this.name || settings === undefined) return Boolean(noted);
       this.indices = this.start(); // a link that names some settings means the start for the others
       for (const setting of settings.split(";").filter(Boolean)) {
         const [axisName, label] = setting.split(/=(.*)/s);
@@ -122,6 +124,7 @@
         this.indices[axis] = index;
       }
       this.root.scrollIntoView();
+      return true;
     }
 
     async copyLink(button) {
@@ -175,9 +178,6 @@
   const redraw = () => figures.forEach((figure) => figure.draw());
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   addEventListener("hashchange", () => {
-    for (const figure of figures) {
-      figure.readAddress();
-      figure.draw();
-    }
+    for (const figure of figures) if (figure.readAddress()) figure.draw();
   });
 })();

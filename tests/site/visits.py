@@ -1,0 +1,39 @@
+"""Visits to the built site in a real browser, with every request to another host blocked and recorded."""
+
+from contextlib import contextmanager
+
+CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+
+DRAWN = "[...document.querySelectorAll('.sl-figure')].every(figure => figure.dataset.drawn)"
+MATH_DRAWN = "[...document.querySelectorAll('.math')].every(math => math.querySelector('mjx-container'))"
+
+
+@contextmanager
+def visiting(browser, site_url, path, **context):
+    """A page with nothing foreign: on leaving, asserts that it asked no other host and logged no error."""
+    foreign, errors = [], []
+    with browser.new_context(viewport=context.pop("viewport", DESKTOP), **context) as opened:
+
+        def guard(route):
+            url = route.request.url
+            if url.startswith((site_url + "/", "data:", "blob:")):
+                route.continue_()
+            else:
+                foreign.append(url)
+                route.abort()
+
+        opened.route("**/*", guard)
+        page = opened.new_page()
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on(
+            "response", lambda response: errors.append(f"{response.status} {response.url}") if not response.ok else None
+        )
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{site_url}/{path}")
+        if context.get("java_script_enabled", True):
+            page.wait_for_function(f"document.readyState === 'complete' && {DRAWN} && {MATH_DRAWN}")
+        yield page
+        assert not foreign, f"{path} asked other hosts: {foreign}"
+        assert not errors, f"{path} logged errors: {errors}"
