@@ -10,7 +10,7 @@ from servelab.cost import StepCost
 from servelab.experiments import MODULES, find, shipped
 from servelab.experiments.recorded import EXPERIMENTS, comparisons, prefill_s
 from servelab.experiments.run import rows_of
-from servelab.figures.predictions import FIXED_MS, recorded_explorer, shipped_explorer
+from servelab.figures.predictions import FIXED_MS, recorded_explorer, runs_explorer, shipped_explorer
 
 
 def errors(fixed_s=None):
@@ -77,3 +77,11 @@ def test_shipped_predictions_are_compared_with_what_was_measured():
     fig, text = shipped_explorer("batch-sweep", "now")
     assert len(fig.layout.meta["tables"][0]["rows"]) == len(found)
     assert "batch-sweep" in text
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_shipped_runs_are_drawn_with_their_question(name):
+    fig, text = runs_explorer(name)
+    report = shipped.report(name)
+    assert text == f"{find(name).question} {len(report['rows'])} points, {report['machine']['date']}."
+    assert fig.layout.meta["tables"][0]["rows"]

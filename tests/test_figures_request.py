@@ -3,6 +3,7 @@
 import pytest
 
 from servelab import catalog, latency, memory
+from servelab.cost import StepCost
 from servelab.engine import Request, simulate
 from servelab.figures import capacity, continuous, goals, lifecycle, schedule
 from servelab.figures.style import COLORS
@@ -157,6 +158,14 @@ def test_policy_explorer_is_the_chapters_example(policy, total_ms, gap_ms):
     assert f"all done after {total_ms} ms, longest gap {gap_ms} ms." in text
     assert f"ends at {total_ms} ms" in fig.layout.meta["alt"]
     assert ("Static: 870 ms and 26 ms." in text) == (policy != "static")
+
+
+def test_policy_explorer_draws_another_machine():
+    twice = StepCost(**{name: 2 * value for name, value in vars(continuous.REFERENCE).items()})
+    fig, text = continuous.policy_explorer("static", 2, (0.0, 0.0, 0.0, 0.0), twice)
+    total_ms = 2e3 * continuous.run("static", 2, (0.0,) * 4).total_s
+    assert f"all done after {total_ms:.0f} ms" in text
+    assert fig.layout.xaxis.range[1] > total_ms / 1e3  # in seconds from 2 s on
 
 
 @pytest.mark.parametrize("arrivals", continuous.ARRIVALS.values())

@@ -101,12 +101,13 @@ def test_every_state_is_what_python_computed(browser, site_url, name, path):
             visits.append({"hash": f"{name}:{';'.join(settings)}", "drawn": ",".join(map(str, indices))})
         for indices, shown in zip(states, figure.evaluate(STATES_SHOWN, visits), strict=True):
             state = state_at(content, list(indices))
-            meta = state["figure"]["layout"]["meta"]
+            layout = state["figure"]["layout"]
+            meta = layout["meta"]
             assert shown == {
                 "text": state["text"],
                 "alt": meta["alt"],
                 "tables": [[[str(cell) for cell in row] for row in table["rows"]] for table in meta["tables"]],
-                "labels": [words(annotation["text"]) for annotation in state["figure"]["layout"]["annotations"]],
+                "labels": [words(annotation["text"]) for annotation in layout.get("annotations", [])],
                 "bars": [trace["x"] for trace in state["figure"]["data"]],
             }
 

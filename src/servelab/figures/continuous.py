@@ -3,6 +3,7 @@
 from functools import cache
 
 from servelab import catalog
+from servelab.cost import StepCost
 from servelab.engine import Request, Trace, simulate
 from servelab.figures.schedule import timeline
 
@@ -19,22 +20,28 @@ POLICIES = {
     "one at a time": "serial",
 }
 MAX_RUNNING = [1, 2, 3, 4]
+REFERENCE = catalog.step_cost("rtx-pro-6000", "qwen3-8b")  # fitted to experiment 8-1
 
 
 @cache
-def run(policy: str, max_running: int = 2, arrivals_s: tuple[float, ...] = ARRIVALS["0, 0, 20, 30 ms"]) -> Trace:
-    """The four requests on the step cost fitted to experiment 8-1; chunks of 2048 tokens, 4096 tokens a step."""
+def run(
+    policy: str,
+    max_running: int = 2,
+    arrivals_s: tuple[float, ...] = ARRIVALS["0, 0, 20, 30 ms"],
+    step_cost: StepCost = REFERENCE,
+) -> Trace:
+    """The four requests on the reference or another machine; chunks of 2048 tokens, 4096 tokens a step."""
     requests = [
         Request(name, arrival_s, prompt, output)
         for (name, prompt, output), arrival_s in zip(SIZES, arrivals_s, strict=True)
     ]
-    return simulate(requests, catalog.step_cost("rtx-pro-6000", "qwen3-8b"), policy, max_running)
+    return simulate(requests, step_cost, policy, max_running)
 
 
-def policy_explorer(policy, max_running, arrivals):
+def policy_explorer(policy, max_running, arrivals, step_cost=REFERENCE):
     """Counterpart of figures 8-5, 8-6 and 8-7: the schedule of the four requests, on one time axis for all policies."""
-    trace, static = run(policy, max_running, arrivals), run("static", max_running, arrivals)
-    end_s = max(run(name, 1, arrivals).total_s for name in POLICIES.values())
+    trace, static = (run(name, max_running, arrivals, step_cost) for name in (policy, "static"))
+    end_s = max(run(name, 1, arrivals, step_cost).total_s for name in POLICIES.values())
     label = next(label for label, name in POLICIES.items() if name == policy)
     text = (
         f"{label.capitalize()}, at most {max_running} running: all done after {1e3 * trace.total_s:.0f} ms, "

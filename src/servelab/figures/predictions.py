@@ -2,8 +2,9 @@
 
 import math
 
-from servelab.experiments import shipped
+from servelab.experiments import find, shipped
 from servelab.experiments.recorded import Comparison, comparisons
+from servelab.experiments.run import rows_of
 from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 FIXED_MS = {"26.2 ms, fitted to 8-1": 26.22, "16.9 ms, as in 8-5": 16.883, "12.9 ms, as in 8-2": 12.936}
@@ -27,6 +28,14 @@ def shipped_explorer(experiment, machine):
     found = [each for each in shipped.comparisons(experiment, machine == "now") if each.measured_ms]
     text = f"{experiment}: {len(found)} times, {_spread(found)}"
     return against_measured(found, text), text
+
+
+def runs_explorer(experiment):
+    """What a run that ships with the book measured, as `python -m servelab run` draws it."""
+    report = shipped.report(experiment)
+    fig = find(experiment).figure(rows_of(report))
+    fig.update_layout(height=380)
+    return fig, f"{report['question']} {len(report['rows'])} points, {report['machine']['date']}."
 
 
 def _spread(found: list[Comparison]) -> str:
