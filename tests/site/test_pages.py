@@ -20,6 +20,8 @@ EXPLORERS = {  # name: page
     "goals": "chapters/8-1-3-metrics-and-slo.html",
     "reads": "chapters/8-2-1-batching.html",
     "policy": "chapters/8-2-2-continuous-batching.html",
+    "pairs": "chapters/8-2-3-chunked-prefill.html",
+    "chunks": "chapters/8-2-3-chunked-prefill.html",
     "paging": CHAPTER,
     "sharing": "chapters/8-3-2-sharing-and-release.html",
     "branches": "chapters/8-3-2-sharing-and-release.html",
