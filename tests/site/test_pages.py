@@ -22,6 +22,8 @@ EXPLORERS = {  # name: page
     "policy": "chapters/8-2-2-continuous-batching.html",
     "pairs": "chapters/8-2-3-chunked-prefill.html",
     "chunks": "chapters/8-2-3-chunked-prefill.html",
+    "budget": "chapters/8-2-4-token-budget.html",
+    "shapes": "chapters/8-2-4-token-budget.html",
     "paging": CHAPTER,
     "sharing": "chapters/8-3-2-sharing-and-release.html",
     "branches": "chapters/8-3-2-sharing-and-release.html",
