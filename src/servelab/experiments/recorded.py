@@ -4,13 +4,13 @@ The model is the `StepCost` fitted to experiment 8-1 at batch 1 and nothing else
 `comparisons(fixed_s=...)` puts another fixed part in: the one number in which the experiments differ most.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 
 from servelab import catalog
 from servelab.cost import StepCost
-from servelab.engine import Request, simulate
+from servelab.engine import Request, Trace, simulate
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,27 @@ def chunk_history(cost: StepCost) -> Iterator[Comparison]:
         yield Comparison("8-2, chunks", "chunk of 512", setting, 1e3 * seconds, row["step_ms_median"])
 
 
+def replay_requests(prompt: Callable[[int], object] = int) -> list[Request]:
+    """The six requests of experiment 8-2, 80 ms apart, with `prompt(tokens)` as prompts."""
+    rows = catalog.record("six-requests").where(configuration="budget512_chunked_eager", trial=0)
+    return [
+        Request(row["request"], row["planned_arrival_ms"] / 1e3, prompt(row["input_tokens"]), row["output_tokens"])
+        for row in rows
+    ]
+
+
+def replay(cost: StepCost, token_budget: int) -> Trace:
+    """The six requests on the virtual clock, all running at once if they are there."""
+    return simulate(replay_requests(), cost, max_running=6, token_budget=token_budget, chunk=None)
+
+
 def six_requests(cost: StepCost) -> Iterator[Comparison]:
     """Experiment 8-2: first token and end of each request on the scheduler of this library, both token budgets."""
     record = catalog.record("six-requests")
     for budget in (512, 8192):
         rows = record.where(configuration=f"budget{budget}_chunked_eager")
-        trials = {name: [row for row in rows if row["request"] == name] for name in {row["request"] for row in rows}}
-        requests = [
-            Request(name, runs[0]["planned_arrival_ms"] / 1e3, runs[0]["input_tokens"], runs[0]["output_tokens"])
-            for name, runs in sorted(trials.items())
-        ]
-        trace = simulate(requests, cost, max_running=len(requests), token_budget=budget, chunk=None)
-        for request in trace.requests:
-            runs, setting = trials[request.id], f"{request.id}, budget {budget}"
+        for request in replay(cost, budget).requests:
+            runs, setting = [row for row in rows if row["request"] == request.id], f"{request.id}, budget {budget}"
             first_ms = median(run["client_ttft_ms"] for run in runs)
             last_ms = median(run["client_e2e_ms"] for run in runs)
             yield Comparison("8-2, six requests", "first token", setting, 1e3 * request.ttft_s, first_ms)

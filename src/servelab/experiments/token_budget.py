@@ -5,9 +5,9 @@ Lengths and distances are those of the chapter's replay, which measured budgets 
 
 import statistics
 
-from servelab import catalog
-from servelab.engine import Request, simulate
+from servelab.engine import simulate
 from servelab.experiments.experiment import Experiment, Subject
+from servelab.experiments.recorded import replay_requests
 from servelab.figures import experiments as figures
 from servelab.model.serve import serve
 
@@ -15,15 +15,6 @@ from servelab.model.serve import serve
 def points(budgets=(128, 256, 512, 1024, 2048, 4096, 8192), trials=2) -> list[dict]:
     """A point for each trial and token budget."""
     return [{"trial": trial, "budget": budget} for trial in range(trials) for budget in budgets]
-
-
-def requests(prompt) -> list[Request]:
-    """The six, with `prompt(tokens)` as prompts."""
-    rows = catalog.record("six-requests").where(configuration="budget512_chunked_eager", trial=0)
-    return [
-        Request(row["request"], row["planned_arrival_ms"] / 1e3, prompt(row["input_tokens"]), row["output_tokens"])
-        for row in rows
-    ]
 
 
 def settings(point: dict) -> dict:
@@ -46,12 +37,14 @@ def times(trace) -> dict:
 
 
 def measure(subject: Subject, point: dict) -> dict:
-    trace, _ = serve(subject.model, requests(lambda tokens: subject.prompt(tokens, point["trial"])), **settings(point))
+    trace, _ = serve(
+        subject.model, replay_requests(lambda tokens: subject.prompt(tokens, point["trial"])), **settings(point)
+    )
     return times(trace)
 
 
 def predict(step_cost, point: dict) -> dict:
-    return times(simulate(requests(lambda tokens: tokens), step_cost, **settings(point)))
+    return times(simulate(replay_requests(), step_cost, **settings(point)))
 
 
 EXPERIMENT = Experiment(
