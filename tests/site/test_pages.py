@@ -30,6 +30,9 @@ EXPLORERS = {  # name: page
     "verify": "chapters/8-5-1-verification.html",
     "paths": "chapters/8-5-1-verification.html",
     "draws": "chapters/8-5-1-verification.html",
+    "round": "chapters/8-5-2-cost-of-a-round.html",
+    "source": "chapters/8-5-3-draft-sources.html",
+    "length": "chapters/8-5-4-draft-length.html",
     "recorded": "book/predicted-and-measured.html",
     "shipped": "book/predicted-and-measured.html",
 }
