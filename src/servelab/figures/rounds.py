@@ -84,10 +84,11 @@ def _add_lines(fig, drafts, verify_ms, row=1):
         )  # fmt: skip
         budget = budget_ms(acceptance, length, verify_ms)
         if LOOKUPS_MS[0] < budget <= LOOKUPS_MS[1]:
-            right = budget > 0.7 * LOOKUPS_MS[1]
+            side = "right" if budget > 0.7 * LOOKUPS_MS[1] else "left"
+            ax, ay = (-20, 34) if side == "right" else (20, 34) if len(drafts) == 1 else (56, -14)  # clear of lines
             fig.add_annotation(
-                x=budget, y=DECODE_MS, text=f"even at {budget:.1f}", showarrow=True, arrowcolor=color, ax=-20 if right
-                else 20, ay=34, font={"size": 12}, xanchor="right" if right else "left", row=row, col=1,
+                x=budget, y=DECODE_MS, text=f"even at {budget:.1f}", showarrow=True, arrowcolor=color, ax=ax, ay=ay,
+                font={"size": 12}, xanchor=side, row=row, col=1,
             )  # fmt: skip
     fig.add_scatter(
         x=LOOKUPS_MS, y=[DECODE_MS] * 2, mode="lines", line={"color": PLAIN, "dash": "dash", "width": 2},
