@@ -20,6 +20,7 @@ HIDDEN = {
     "8-3": ("19,008", "6,048", "(10, 13)", "common_after"),
     "8-4": ("133.2 ms", "100.1 ms", "45.8 %", "found 83.4%", "found 0.0%", "saved_by_hit"),
     "8-7": ("1.75 tokens", "13.34 ms", "16.76 ms", "60.68", "4 draft tokens", "positions ="),
+    "8-8": ("75 s", "1.418 times", "37.5 s", "1.429 times", "saved_s =", "others_s ="),
     "8-5": ("free: 2,304 MiB", "buffers: 2, requests: 1", "42.5 ms", "1,540.1 ms", "693.07", "99.01", "freed ="),
 }
 EXERCISES = list(HIDDEN)
