@@ -19,6 +19,7 @@ HIDDEN = {
     "8-2": ("{0: 131328, 7680: 4063488}", "163.33 ms", "step of 376.0 ms", "149.42 ms", "50: (512, 8192)", "inside ="),
     "8-3": ("19,008", "6,048", "(10, 13)", "common_after"),
     "8-4": ("133.2 ms", "100.1 ms", "45.8 %", "found 83.4%", "found 0.0%", "saved_by_hit"),
+    "8-6": ("612.0 MiB", "334.1 MiB", "[5, 6]", "4 became wrong", "all attempts 9.99 s", "succeeded ="),
     "8-7": ("1.75 tokens", "13.34 ms", "16.76 ms", "60.68", "4 draft tokens", "positions ="),
     "8-8": ("75 s", "1.418 times", "37.5 s", "1.429 times", "saved_s =", "others_s ="),
     "8-5": ("free: 2,304 MiB", "buffers: 2, requests: 1", "42.5 ms", "1,540.1 ms", "693.07", "99.01", "freed ="),
