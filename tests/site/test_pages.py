@@ -30,6 +30,7 @@ EXPLORERS = {  # name: page
     "verify": "chapters/8-5-1-verification.html",
     "paths": "chapters/8-5-1-verification.html",
     "draws": "chapters/8-5-1-verification.html",
+    "queue": "chapters/8-6-1-arrivals.html",
     "recorded": "book/predicted-and-measured.html",
     "shipped": "book/predicted-and-measured.html",
 }
