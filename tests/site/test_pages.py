@@ -31,6 +31,7 @@ EXPLORERS = {  # name: page
     "paths": "chapters/8-5-1-verification.html",
     "draws": "chapters/8-5-1-verification.html",
     "queue": "chapters/8-6-1-arrivals.html",
+    "goodput": "chapters/8-6-2-goodput.html",
     "recorded": "book/predicted-and-measured.html",
     "shipped": "book/predicted-and-measured.html",
 }
