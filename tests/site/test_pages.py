@@ -32,6 +32,7 @@ EXPLORERS = {  # name: page
     "draws": "chapters/8-5-1-verification.html",
     "queue": "chapters/8-6-1-arrivals.html",
     "goodput": "chapters/8-6-2-goodput.html",
+    "plan": "chapters/8-6-3-planning.html",
     "recorded": "book/predicted-and-measured.html",
     "shipped": "book/predicted-and-measured.html",
 }
