@@ -89,15 +89,15 @@ def queue_explorer(rate, service_time, admission, cancel):
         for request in trace.requests
     ]
     fig = figure(height=330)
-    for name, spans, color, fill in (
-        ("running", runs, "decode", "tozeroy"),
-        ("in the system", stays, "cost", "tonexty"),
+    for name, spans, color, fill, width in (
+        ("running", runs, "decode", "tozeroy", 1.5),
+        ("in the system", stays, "cost", "tonexty", 0),  # its edge would hide that of "running" where nobody waits
     ):
         times, numbers = counts(spans)
         fig.add_trace(
             go.Scatter(
                 **{"x": times, "y": numbers, "mode": "lines", "fill": fill, "fillcolor": PALE[color]},
-                line={"shape": "hv", "width": 1.5, "color": COLORS[color]},
+                line={"shape": "hv", "width": width, "color": COLORS[color]},
                 hovertemplate=name + ": %{y} at %{x} s<extra></extra>",
             )
         )
