@@ -1,5 +1,7 @@
 """Contestants take turns in a rotating order, and ratios are taken within a round."""
 
+import time
+
 import pytest
 
 from servelab import measure
@@ -39,3 +41,15 @@ def test_interleave_refuses_bad_input(arguments, message):
 def test_speedups_refuses_an_unknown_baseline():
     with pytest.raises(ValueError, match="baseline is 'c': allowed are 'a', 'b'"):
         measure.speedups({"a": [1.0], "b": [1.0]}, "c")
+
+
+def test_process_clock_counts_work_and_waits_but_not_other_programs():
+    clock = measure.ProcessClock()
+    start = clock()
+    time.sleep(0.05)
+    assert clock() - start < 0.04  # the process did nothing
+    clock.sleep(3)
+    assert 3 <= clock() - start < 3.1
+    before = clock()
+    sum(range(200_000))
+    assert clock() > before

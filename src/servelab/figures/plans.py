@@ -173,7 +173,7 @@ def amdahl_curves(fractions, largest=16, marks=()):
             hoverinfo="skip",
         )
     )
-    add_heading(fig, "share of decode in the task's time stands at the curve")
+    add_heading(fig, "at each curve: decode's share of the time")
     fig.update_xaxes(title_text="decode is so many times as fast", range=[1, largest], nticks=7, fixedrange=True)
     fig.update_yaxes(title_text="speed-up of the task", rangemode="tozero", nticks=6, fixedrange=True)
     alt = f"Speed-up of a task when decode runs up to {largest} times as fast. Decode has " + "; ".join(spoken) + "."
