@@ -97,6 +97,15 @@ def test_admission_by_remaining_time_sees_who_has_left():
     assert service.outcomes(trace)[1].is_good(deadline_s=6)
 
 
+def test_admission_does_not_run_ahead_to_a_cancellation_of_who_has_left():
+    """The engine is idle from 1 to 3 s, and a's cancellation at 7 s is void: b starts at 3 s."""
+    admission = Admission(1000, 16, deadline_s=9, own_time_s=lambda request: 1, wait_s=lambda ahead: ahead)
+    requests = [Request("a", 0, 8, 1, cancel_s=7), Request("b", 3, 8, 1, cancel_s=10)]
+    trace, refused = service.serve(requests, scheduler(), QUICK, admission)
+    assert not refused
+    assert [(record.status, record.finish_s) for record in trace.requests] == [("finished", 1), ("finished", 4)]
+
+
 def test_goodput_falls_beyond_the_knee():
     """The shape of figures 8-33 and 8-34: completions level off, goodput drops."""
     curve = service.load_curve([1, 2, 4, 16], 16, 4096, 46, STEP, 3.0, 4, token_budget=4096, chunk=2048)

@@ -18,16 +18,22 @@ VERIFIED_POSITIONS = 8  # seven drafted tokens and the one before them
 
 
 def configurations(workload: Workload = WORKLOAD) -> dict[str, Configuration]:
-    """A to E by name, with the prefill and round times of the chapter's card and batch."""
+    """A to E by name, with the prefill and round times of the chapter's card and batch.
+
+    With a `shared_prefix` of 0 nothing is cached beforehand: B is A then, and D and E compute whole prompts.
+    """
     sweep = catalog.record("batch-sweep")
     cached = sweep.row(condition="8k_6k_cached", batch=16)  # the very condition of B: 8K inputs, 6K cached
-    round_s = cached["decode_step_ms"] / 1e3
     prefill_all = cost.step_flops(MODEL, [(workload.input_tokens, 0)] * workload.requests)
     independent_s = prefill_all / CARD.flops / _exact_mfu(cached)
-    shared_s = cached["prefill_phase_ms"] / 1e3
+    independent_round_s = _round_by_bytes("bf16", workload)
+    if workload.shared_prefix:
+        shared_s, round_s = cached["prefill_phase_ms"] / 1e3, cached["decode_step_ms"] / 1e3
+    else:
+        shared_s, round_s = independent_s, independent_round_s
     verify_s = verify_flops(workload) / CARD.flops / _exact_mfu(cached)
     return {
-        "A": Configuration("A", independent_s, _round_by_bytes("bf16", workload)),
+        "A": Configuration("A", independent_s, independent_round_s),
         "B": Configuration("B", shared_s, round_s, shares_prefix=True),
         "C": Configuration("C", independent_s, _round_by_bytes("q8_0", workload), kv_dtype="q8_0"),
         "D": Configuration(

@@ -77,7 +77,7 @@ class Plan:
     @property
     def joules_per_good(self) -> float:
         """Energy of each good result if the accelerator draws `power_w` throughout: an upper bound."""
-        return self.power_w * self.gpu_s_per_good
+        return self.power_w * self.gpu_s_per_good if self.good_results else math.inf
 
 
 def evaluate(configuration, workload: Workload, model: Model, pool_bytes: int, power_w: float, accuracy=1.0) -> Plan:

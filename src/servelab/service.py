@@ -148,15 +148,19 @@ def serve(
     refused = {}
     for request in sorted((request.fresh() for request in requests), key=lambda request: request.arrival_s):
         if admission is not None:
-            while engine.executor.now() < request.arrival_s and engine.step():
-                pass
-            in_system = [other for other in engine.requests.values() if not other.status.is_final]
+            # An idle engine is not stepped: it would wait for the cancellation of a request that has left.
+            while (in_system := _in_system(engine)) and engine.executor.now() < request.arrival_s:
+                engine.step()
             reason = admission.refusal(request, in_system)
             if reason is not None:
                 refused[request.id] = reason
                 continue
         engine.add(request)
     return engine.run(), refused
+
+
+def _in_system(engine: Engine) -> list[Request]:
+    return [request for request in engine.requests.values() if not request.status.is_final]
 
 
 @dataclass(frozen=True)
