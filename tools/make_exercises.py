@@ -68,7 +68,9 @@ def calls_check(source):
 
 
 def add_tag(cell, tag):
-    cell.metadata["tags"] = [*cell.metadata.get("tags", []), tag]
+    tags = cell.metadata.get("tags", [])
+    if tag not in tags:
+        cell.metadata["tags"] = [*tags, tag]
 
 
 def exercise(notebook):

@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--output", type=Path, metavar="FILE", help="report, default runs/NAME.json; its figure beside it")
     run.add_argument("--model", default="retrieval", help="'retrieval' (default) or the folder of a Qwen3 checkpoint")
     run.add_argument("--device", default="cpu", help="cpu (default) or cuda")
-    run.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default 1: the model is small)")
+    run.add_argument("--threads", type=int, default=1, help="threads (default 1: the model is small)")
     run.add_argument("--fresh", action="store_true", help="begin anew, whatever the report holds")
     run.add_argument(
         "--set", action="append", default=[], metavar="OPTION=JSON", help="an option of the experiment's points"
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     calibrate = commands.add_parser("calibrate", help="measure this machine; under two minutes")
     calibrate.add_argument("--model", default="retrieval", help="'retrieval' (default) or the folder of a checkpoint")
     calibrate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
-    calibrate.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default 1)")
+    calibrate.add_argument("--threads", type=int, default=1, help="threads (default 1)")
     calibrate.set_defaults(command=calibrate_machine)
 
     progress = commands.add_parser("progress", help="check all parts of your exercises, print a table")
@@ -86,7 +86,6 @@ class Progress:
 
 
 def run_experiment(options: argparse.Namespace) -> int:
-    import torch
 
     from servelab import experiments
     from servelab.experiments import run
@@ -95,7 +94,7 @@ def run_experiment(options: argparse.Namespace) -> int:
     chosen = experiments.find(options.name)
     values = point_options(chosen.points, options.set)
     path = options.output or Path("runs") / f"{options.name}.json"
-    torch.set_num_threads(options.threads)
+    set_threads(options.threads)
     subject = Subject.load(options.model, options.device)
     print(chosen.question)
     with Progress("point") as progress:
@@ -131,13 +130,24 @@ def point_options(points, assignments: list[str]) -> dict:
     return values
 
 
-def calibrate_machine(options: argparse.Namespace) -> int:
+def set_threads(count: int) -> None:
+    """Threads of PyTorch and of the CPU kernels: with more than work is worth, each step waits for the slowest."""
+    import numba
     import torch
+
+    from servelab.checks import require_int
+
+    require_int("threads", count, minimum=1)
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+
+
+def calibrate_machine(options: argparse.Namespace) -> int:
 
     from servelab import calibration
     from servelab.experiments.experiment import Subject
 
-    torch.set_num_threads(options.threads)
+    set_threads(options.threads)
     subject = Subject.load(options.model, options.device)
     with Progress("part") as progress:
         try:

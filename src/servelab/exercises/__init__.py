@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 
-from servelab.exercises.part import Choice, Part
+from servelab.exercises.part import Choice, Measured, Part
 
 
 def exercise_ids() -> list[str]:
@@ -14,14 +14,14 @@ def exercise_ids() -> list[str]:
     return sorted(name.removeprefix("ex_").replace("_", "-") for name in names if name.startswith("ex_"))
 
 
-def parts(exercise_id: str) -> tuple[Part | Choice, ...]:
+def parts(exercise_id: str) -> tuple[Part | Choice | Measured, ...]:
     """All parts of one exercise, in order. Raises `ValueError` if there is no such exercise."""
     if exercise_id not in exercise_ids():
         raise ValueError(f"exercise_id is {exercise_id!r}; it must be one of {', '.join(exercise_ids())}")
     return import_module(f"{__name__}.ex_{exercise_id.replace('-', '_')}").PARTS
 
 
-def find_part(part_id: str) -> Part | Choice:
+def find_part(part_id: str) -> Part | Choice | Measured:
     """The part called `part_id`, such as "8-3a" or "8-3A".
 
     Any other id raises `ValueError`: with the parts of the exercise it names, or else with near matches.

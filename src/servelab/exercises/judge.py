@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from servelab.exercises.part import Choice, Part
+from servelab.exercises.part import Choice, Measured, Part
 from servelab.exercises.values import cut, equal, plain, same_form, shown, without_address
 
 
@@ -44,12 +44,14 @@ class Outcome:
     printed: str = ""
 
 
-def judge(part: Part | Choice, answer) -> Verdict:
-    """The verdict on `answer`: a function for a `Part`, a letter for a `Choice`."""
+def judge(part: Part | Choice | Measured, answer) -> Verdict:
+    """The verdict on `answer`: a function for a `Part`, a letter for a `Choice`, what a `Measured` part says."""
     if answer is None or answer is ...:
         return Verdict(part.id, "not answered", "not answered yet.")
-    judged = judge_choice if isinstance(part, Choice) else judge_function
-    kind, message = judged(part, answer)
+    if isinstance(part, Measured):
+        kind, message = part.judge(answer)
+    else:
+        kind, message = (judge_choice if isinstance(part, Choice) else judge_function)(part, answer)
     return Verdict(part.id, kind, message)
 
 

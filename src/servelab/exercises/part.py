@@ -61,6 +61,20 @@ class Choice:
     hints: tuple[str, str, str]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A part whose answer is what the learner measured, and what they computed of it.
+
+    `judge` takes the answer and returns (kind, message) as of a verdict; `right` is an answer that is right.
+    """
+
+    id: str
+    title: str
+    judge: Callable[[object], tuple[str, str]]
+    right: object
+    hints: tuple[str, str, str]
+
+
 def size(case) -> tuple[int, float]:
     """How large an input is: how many numbers it holds, then their sum."""
     numbers = list(_numbers(case))
