@@ -1,6 +1,12 @@
 """What tests measured, in the report: `record_property("name", text)` prints a line at its end."""
 
+import os
+
 from hypothesis import settings
+
+# Test processes share the cores: a thread that waits must give way, not spin. OpenMP reads this when it is loaded;
+# the kernels of notebooks inherit it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Examples compile kernels and share two cores with other tests: a single slow one says nothing.
 settings.register_profile("servelab", deadline=None)
