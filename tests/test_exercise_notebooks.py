@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from servelab.exercises import parts
+from servelab.exercises import exercise_ids, parts
 from servelab.exercises.part import Choice, Part
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,3 +110,15 @@ def test_the_titles_tell_the_two_apart(exercise):
     for text in (work, "**Needs:** Python 3.11 or newer.", "the book's packages", "**Time:**", "**Section:** "):
         assert text in untouched
         assert text in solution
+
+
+def test_the_page_of_exercises_lists_each_with_its_title_and_time():
+    page = (ROOT / "book/exercises.md").read_text("utf-8")
+    assert exercise_ids() == sorted(HIDDEN)
+    for exercise in exercise_ids():
+        head = cells(paths(exercise)["exercises"], "markdown")
+        title = head[0].partition("\n")[0].removeprefix("# Exercise ")
+        (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+ minutes)", "\n".join(head))
+        (entry,) = re.findall(rf"^\*\*\[{re.escape(title)}\]\(.*\)\*\*\n: (.*(?:\n  .*)*)", page, re.MULTILINE)
+        assert entry.startswith(f"{minutes}, with [")
+        assert f"[Solution](../solutions/{exercise}.ipynb)" in entry
