@@ -5,7 +5,7 @@ Lengths and common prefixes are the chapter's. Between two turns, foreign reques
 
 import statistics
 
-from servelab import catalog, reuse
+from servelab import reuse
 from servelab.engine import BlockPool, Engine, Request, Scheduler
 from servelab.engine.executor import CostExecutor
 from servelab.experiments.experiment import Experiment, Subject
@@ -28,18 +28,11 @@ def points(pools=(2730, 455), trials=1) -> list[dict]:
     ]
 
 
-def turns() -> list[list[int]]:
-    """Twelve texts with the recorded lengths and common prefixes; a token stands for its place, not for a word."""
-    rows = catalog.record("agent-turns").rows
-    lengths = [row["input_tokens"] for row in rows]
-    return reuse.stand_in_tokens(lengths, [row["common_prefix_with_previous_turn_tokens"] for row in rows])
-
-
 def replay(executor, point: dict, fit_vocabulary) -> dict:
     """One turn after another on one engine, whose prefix cache lives on; one output token a turn, as in the chapter."""
     scheduler = Scheduler(BlockPool(point["blocks"], BLOCK_SIZE), "continuous", 1, prefix_caching=point["cache"])
     engine = Engine(scheduler, executor)
-    texts, hits, ttft_s = turns(), [], []
+    texts, hits, ttft_s = reuse.recorded_turns(), [], []
     for turn, text in enumerate(texts):
         if point["load"] and turn:
             for i in range(LOAD_REQUESTS):

@@ -19,6 +19,7 @@ from servelab.reuse.tree import (
     common_prefix_length,
     common_prefixes,
     prefix_tree,
+    recorded_turns,
     stand_in_tokens,
 )
 from servelab.reuse.windows import (
@@ -49,6 +50,7 @@ __all__ = [
     "mean_recomputed_tokens",
     "prefix_tree",
     "recomputed_tokens",
+    "recorded_turns",
     "recover",
     "restore_point",
     "rewrite_context",

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from servelab import catalog
 from servelab.checks import require_int
 
 
@@ -42,6 +43,13 @@ def stand_in_tokens(lengths: Iterable[int], common: Iterable[int]) -> list[list[
         sequences.append([*(sequences[-1][:shared] if sequences else []), *fresh])
         unused = fresh.stop
     return sequences
+
+
+def recorded_turns() -> list[list[int]]:
+    """The twelve inputs of record "agent-turns": its lengths and common prefixes, with stand-ins for the words."""
+    rows = catalog.record("agent-turns").rows
+    common = [row["common_prefix_with_previous_turn_tokens"] for row in rows]
+    return stand_in_tokens([row["input_tokens"] for row in rows], common)
 
 
 @dataclass(frozen=True)
