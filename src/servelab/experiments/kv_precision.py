@@ -12,7 +12,7 @@ from servelab.checks import require_name
 from servelab.engine import Request, Row
 from servelab.experiments.experiment import Experiment, Subject
 from servelab.figures import experiments as figures
-from servelab.model.kv_formats import FORMATS
+from servelab.model.kv_formats import FORMATS, KVFormat
 from servelab.model.paged import PagedKV
 from servelab.model.serve import serve
 
@@ -47,7 +47,7 @@ class Margins:
                 self.least[row.request.id] = min(best[0] - best[1], self.least.get(row.request.id, float("inf")))
 
 
-def ask(subject: Subject, tasks: dict, kv_format: str, concurrency: int) -> list[dict]:
+def ask(subject: Subject, tasks: dict, kv_format: str | KVFormat, concurrency: int) -> list[dict]:
     """Answers to all tasks, `concurrency` at a time, all there at the start."""
     requests = [Request(name, 0.0, task.prompt_ids, OUTPUT_TOKENS) for name, task in tasks.items()]
     margins = Margins()

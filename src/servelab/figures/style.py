@@ -19,6 +19,8 @@ COLORS = {
     "decode": "#2b83ba",
     "weights": "#9a6fb0",
     "cost": "#d0610e",  # what a technique adds
+    "right": "#00926b",  # of answers
+    "wrong": "#d0610e",
 }
 
 # Notebooks keep a figure's numbers; the default renderer would add plotly.js, 4 MB a notebook. Colab has no
