@@ -42,6 +42,12 @@ def test_every_page(browser, site_url, viewport):
             assert axe_faults(page, runOnly=["color-contrast"]) == [], f"{path} in the dark"
 
 
+def test_no_page_is_heavy():
+    """Beyond the scripts that all pages share."""
+    sizes = {path: (serve.SITE / path).stat().st_size for path in pages()}
+    assert {path: size for path, size in sizes.items() if size > 350_000} == {}
+
+
 def test_arrow_keys_move_sentence_figure_table_and_address(browser, site_url):
     with visiting(browser, site_url, CHAPTER) as page:
         figure = page.locator("#paging")

@@ -25,8 +25,8 @@ def case_explorer(measure):
     found, deadline_s = plan(measure), chapter_plans.WORKLOAD.deadline_s
     gib = found.memory_bytes / GIB
     shares = {
-        f"memory: {gib:.1f} of {POOL_GIB} GiB": gib / POOL_GIB,
-        f"time: {found.total_s:.1f} of {deadline_s:g} s": found.total_s / deadline_s,
+        f"memory: {gib:.1f} GiB": gib / POOL_GIB,
+        f"time: {found.total_s:.1f} s": found.total_s / deadline_s,
     }
     fig = figure(height=210, margin={"l": 12, "r": 12, "t": 12, "b": 44})
     fig.add_bar(
