@@ -62,6 +62,7 @@ def test_shipped_runs_are_whole_and_say_where_they_were_made():
         assert [row["point"] for row in report["rows"]] == json.loads(json.dumps(points)), name
         assert {"cpu", "date", "torch"} <= report["machine"].keys()
         assert report["step_cost"] == {key: value for key, value in fit.items() if key != "steps"}
+        assert vars(shipped.step_cost()).items() <= fit.items()
         assert find(name).figure(rows_of(report)).layout.meta["alt"]
     with pytest.raises(ValueError, match="batch-sweep"):
         shipped.report("batch-swep")

@@ -8,6 +8,7 @@ from importlib.resources import files
 from statistics import median
 
 from servelab.checks import require_name
+from servelab.cost import StepCost
 from servelab.experiments.recorded import Comparison
 
 
@@ -26,6 +27,12 @@ def report(name: str) -> dict:
 def calibration() -> dict:
     """What `python -m servelab calibrate` had measured before these runs, on the same machine."""
     return json.loads(_folder().joinpath("calibration.json").read_text(encoding="utf-8"))
+
+
+def step_cost() -> StepCost:
+    """What a step of the small model cost there, as the calibration fitted it."""
+    fit = calibration()["step_costs"][0]
+    return StepCost(fit["fixed_s"], fit["per_new_token_s"], fit["per_causal_pair_s"])
 
 
 def comparisons(name: str, corrected: bool = False) -> list[Comparison]:
