@@ -110,6 +110,12 @@ def test_windows_explorer_marks_the_chosen_path():
     fig, text = restoring.windows_explorer("global_only", 8192, 1024)
     assert [shape.line.dash for shape in fig.layout.shapes] == ["dot"] * 4 + ["solid"] * 4 + ["dot"] * 4
     assert "1,152 tokens, 128 of them" in text
+    notes, names, *_ = fig.data
+    rows = [
+        f"{tokens:,}<br>{state}" for each in reuse.RECOVERY_PATHS for tokens, state in restoring.boxes(each, 8192, 1024)
+    ]
+    assert list(notes.text[4:]) == rows
+    assert [name.startswith("<b>") for name in names.text] == [False, True, False]
     assert "approximate" in text
     assert "kept" not in text
     assert "96 of these outputs of the encoder must have been kept" in restoring.windows_explorer(path, 8192, 32)[1]

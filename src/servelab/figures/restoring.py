@@ -16,7 +16,7 @@ HITS = {
     "global KV only": "global_only",
     "neither": "none",
 }
-PREFIXES = [100, 1024, 8192, 131072]
+PREFIXES = [100, 1024, 8192, 65536]
 APPENDED = [32, 1024]
 
 
@@ -125,23 +125,26 @@ def windows_explorer(hit, prefix, appended):
         raise ValueError(f"hit is {hit!r}; it must be one of {', '.join(HITS.values())}")
     paths = {path: reuse.recover(path, prefix, appended) for path in HITS.values()}
     fig = make_subplots(rows=2, row_heights=[0.7, 0.3], vertical_spacing=0.12)
-    fig.update_layout(template=TEMPLATE, height=660, barmode="stack", margin={"l": 8, "r": 8, "t": 30, "b": 44})
-    names = [f"{number}. found: {name}" for number, name in enumerate(HITS, 1)]
-    fig.add_trace(  # a trace, because without one the upper plot would not be drawn
-        go.Scatter(
-            x=[0.04] * 3, y=[2.82, 1.82, 0.82], mode="text", textposition="middle right", textfont={"size": 13},
-            text=[f"<b>{name}</b>" if path == hit else name for name, path in zip(names, paths, strict=True)],
-            hoverinfo="skip",
-        ),
-        row=1, col=1,
-    )  # fmt: skip
+    fig.update_layout(template=TEMPLATE, height=660, barmode="stack", margin={"l": 8, "r": 8, "t": 8, "b": 44})
+    notes = [(col + 0.5, 3.1, title) for col, title in enumerate(("older prefix", "its window", "appended", "decoder"))]
     for row, path in enumerate(paths):
-        _add_path(fig, 2 - row, boxes(path, prefix, appended), path == hit)
+        notes += _add_path(fig, 2 - row, boxes(path, prefix, appended), path == hit)
+    names = [f"{number}. found: {name}" for number, name in enumerate(HITS, 1)]
+    names = [f"<b>{name}</b>" if path == hit else name for name, path in zip(names, paths, strict=True)]
+    for words, size, place in (
+        (notes, 12, "middle center"),
+        (zip([0.04] * 3, [2.82, 1.82, 0.82], names, strict=True), 13, "middle right"),
+    ):  # traces: faster to redraw than annotations
+        x, y, text = zip(*words, strict=True)
+        fig.add_trace(
+            go.Scatter(
+                x=x, y=y, text=text, mode="text", textposition=place, textfont={"size": size}, cliponaxis=False,
+                hoverinfo="skip",
+            ),
+            row=1, col=1,
+        )  # fmt: skip
     fig.update_xaxes(visible=False, range=[0, 4.05], fixedrange=True, row=1, col=1)
-    fig.update_yaxes(visible=False, range=[-0.1, 3], fixedrange=True, row=1, col=1)
-    for col, title in enumerate(("older prefix", "its window", "appended", "decoder")):
-        place = {"x": col + 0.5, "xref": "x", "y": 1, "yref": "y domain", "yanchor": "bottom"}
-        fig.add_annotation(text=title, showarrow=False, font={"size": 12}, **place)
+    fig.update_yaxes(visible=False, range=[-0.1, 3.2], fixedrange=True, row=1, col=1)
     _add_work(fig, paths, hit)
     now = paths[hit]
     alt = "; ".join(
@@ -185,13 +188,14 @@ def boxes(path: str, prefix: int, appended: int) -> list[tuple[int, str]]:
 FILLS = {"found": "shared", "replay": "weights", "compute": "prefill", "": "unused"}
 
 
-def _add_path(fig, row, drawn, chosen):
-    ref = {"xref": "x", "yref": "y"}
-    for col, (tokens, state) in enumerate(drawn):
+def _add_path(fig, row, drawn, chosen) -> list[tuple[float, float, str]]:
+    """Draw the boxes of one path; returns what is to be written, as (x, y, text)."""
+    for col, (_, state) in enumerate(drawn):
         line = {"color": COLORS[FILLS[state]], "width": 4 if chosen else 2, "dash": "solid" if chosen else "dot"}
-        fig.add_shape(type="rect", x0=col + 0.04, x1=col + 0.96, y0=row + 0.06, y1=row + 0.62, line=line, **ref)
-        text = f"{tokens:,}<br>{state}" if state else "none"
-        fig.add_annotation(x=col + 0.5, y=row + 0.34, text=text, showarrow=False, font={"size": 12}, **ref)
+        corners = {"x0": col + 0.04, "x1": col + 0.96, "y0": row + 0.06, "y1": row + 0.62}
+        fig.add_shape(type="rect", line=line, xref="x", yref="y", **corners)
+    words = [f"{tokens:,}<br>{state}" if state else "none" for tokens, state in drawn]
+    return [(col + 0.5, row + 0.34, text) for col, text in enumerate(words)]
 
 
 def _add_work(fig, paths, hit):
