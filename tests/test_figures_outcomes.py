@@ -48,7 +48,7 @@ def test_explorer_says_when_nothing_changed():
 
 def test_grids_of_other_outcomes():
     first, second = {("a", 1): True, ("b", 1): False}, {("a", 1): True, ("b", 1): True}
-    fig = outcomes.grids(first, second, ["f32", "q8_0"], ["a", "b"], "run")
+    fig = outcomes.grids(first, second, ["f32", "q8_0"], ["a", "b"], "task", "run")
     assert marks(fig) == [1, 1, 0, 2, 0, 1]
     assert fig.layout.meta["alt"] == "f32: 1 of 2 answers right. q8_0: 2 right. 0 became wrong, 1 became right."
 
@@ -80,7 +80,7 @@ def test_retry_explorer_adds_the_retry_to_the_task(saved, error_rate, own, verdi
     [
         (lambda: outcomes.quality_explorer("FP8", BF16, "1"), "configuration is 'FP8'"),
         (lambda: outcomes.quality_explorer(BF16, FP8, "2"), "concurrency is '2'"),
-        (lambda: outcomes.grids({1: True}, {2: True}, ["a", "b"], ["1"], "run"), "must have the same as first"),
+        (lambda: outcomes.grids({1: True}, {2: True}, ["a", "b"], ["1"], "task", "run"), "must have the same as first"),
         (lambda: outcomes.retry_explorer(1.5, 0), "saved is 1.5"),
         (lambda: outcomes.retry_explorer(0, 0.6), "error_rate is 0.6"),
     ],

@@ -33,8 +33,8 @@ def quality_explorer(first, second, concurrency):
     runs = [recorded(name, CONCURRENCIES[concurrency]) for name in (first, second)]
     records = {row["task"]: row["document_records"] for row in catalog.record("kv-quality").rows}
     names = [name.replace(", ", ",<br>") for name in (first, second)]
-    fig = grids(*runs, names, [f"{task} ({records[task]})" for task in records], "concurrency, run")
-    fig.update_yaxes(title_text="task (records of its document)", row=1, col=1)
+    labels = [f"{task} ({records[task]})" for task in records]
+    fig = grids(*runs, names, labels, "task (records of its document)", "concurrency, run")
     return fig, _change_sentence(*runs, first == second)
 
 
@@ -55,7 +55,7 @@ def _change_sentence(before, after, is_same):
     )
 
 
-def grids(first, second, names, task_labels, column_title: str):
+def grids(first, second, names, task_labels, row_title: str, column_title: str):
     """The outcomes of two configurations as two grids: a row a task, a column a run. Changed runs are boxed.
 
     `first` and `second` as `quality.outcomes` gives them. Raises `ValueError` unless both have the same runs.
@@ -90,6 +90,7 @@ def grids(first, second, names, task_labels, column_title: str):
         tickvals=list(range(len(tasks))), ticktext=task_labels, range=[len(tasks) - 0.4, -0.6],
         showgrid=False, fixedrange=True,
     )  # fmt: skip
+    fig.update_yaxes(title_text=row_title, row=1, col=1)
     marks = color_key([(RIGHT, "right", "●"), (WRONG, "wrong", "✕"), (COLORS["unused"], "changed", "□")])
     fig.add_annotation(
         **{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom", "yshift": 58},
@@ -157,7 +158,7 @@ def retry_explorer(saved, error_rate):
     )  # fmt: skip
     add_heading(fig, color_key([(COLORS["decode"], "fast, then asked again"), (COLORS["unused"], "slow", "╌")]))
     fig.update_xaxes(title_text="wrong first answers (%)", range=[-3, 53], nticks=6, fixedrange=True)
-    fig.update_yaxes(title_text="mean time of a task", range=[0, 1.75], nticks=5, fixedrange=True)
+    fig.update_yaxes(title_text="mean time (slow = 1)", range=[0, 1.75], nticks=5, fixedrange=True)
     numbers = [
         ["fast answer", f"{1 - saved:.2f}"],
         ["wrong first answers", f"{error_rate:.0%}"],
