@@ -149,7 +149,7 @@ def capacity(rows: list[dict]):
 
 
 def kv_precision(rows: list[dict]):
-    """Experiment 8-8 run here: right answers by format, and the least lead of a chosen token (counterpart of 8-28)."""
+    """Experiment 8-8 run here: right answers by format, and the least lead of a chosen token."""
     formats = list(dict.fromkeys(row["format"] for row in rows))
     right = {name: sum(row["right"] for row in rows if row["format"] == name) for name in formats}
     sizes = {row["format"]: row["kv_bytes_per_token"] for row in rows}
