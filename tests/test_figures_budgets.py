@@ -53,7 +53,8 @@ def test_shapes_explorer_draws_padded_rows(rows, captured):
     own, padding = fig.data
     assert [a + b for a, b in zip(own.y, padding.y, strict=True)] == [padded_rows(n, captured) for n in own.x]
     computed = padded_rows(rows, captured)
-    assert (f"run as {computed}: {computed - rows} of {computed}" in text) == (computed in captured)
+    share = f": {computed - rows} of {computed}" if computed > rows else ", unpadded."
+    assert (f" as {computed}{share}" in text) == (computed in captured)
     assert ("launched one by one" in text) == (computed not in captured)
 
 
@@ -62,6 +63,9 @@ def test_shapes_explorer_draws_padded_rows(rows, captured):
     [
         (18, "18 rows run as 32: 14 of 32 rows are padding. One row less would run as 32, and save nothing."),
         (17, "17 rows run as 32: 15 of 32 rows are padding. One row less would run as 16."),
+        (15, "15 rows run as 16: 1 of 16 rows is padding."),
+        (16, "16 rows run as 16, unpadded. One row less would run as 16, and save nothing."),
+        (1, "1 row runs as 16: 15 of 16 rows are padding."),
         (33, "33 rows: beyond the largest shape, 32."),
     ],
 )

@@ -35,6 +35,13 @@ def test_groups_of_four_may_leave_nothing_to_gain():
     assert "any length lose" in sentence
 
 
+def test_an_unfilled_group_loses_where_a_full_one_wins():
+    fig, sentence = lengths.length_explorer("always 0.4", "serial network, groups of 4", 1)
+    line = fig.data[1]
+    assert line.y[4] < line.y[0] < min(line.y[1], line.y[5])
+    assert sentence.endswith("Drafts of 5 lose: 33.10 ms against 26.25. So do drafts of 1.")
+
+
 def test_a_round_costs_step_and_drafting():
     step_ms = 1e3 * lengths.STEP_COST.seconds([(5, lengths.CONTEXT)] * 8)
     assert lengths.round_ms(4, 8, "look-up") == pytest.approx(step_ms + 0.1)

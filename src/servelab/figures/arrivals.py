@@ -127,8 +127,8 @@ def queue_explorer(rate, service_time, admission, cancel):
     )
     describe(fig, alt, (["quantity", "value"], rows))
     text = (
-        f"{rate:g} arrivals a second, {alone_s(service_time):.1f} s alone: {law.arrival_rate:.2f} a second get in and "
-        f"stay {law.mean_time_s:.2f} s, so {mean:.2f} are there on average, and at most {longest} wait. "
+        f"{rate:g} a second arrive, each {alone_s(service_time):.1f} s alone: {law.arrival_rate:.2f} a second get in "
+        f"and stay {law.mean_time_s:.2f} s, so {mean:.2f} are there on average, and at most {longest} wait. "
         f"{good} of {NUM_REQUESTS} are in time; {refused} refused, {gone} gave up."
     )
     return fig, text

@@ -171,7 +171,9 @@ def _shape_sentence(rows, captured):
     if computed not in captured:
         beyond = f"beyond the largest shape, {max(captured)}" if captured else "nothing is captured"
         return f"{plural(rows, 'row')}: {beyond}. The step runs unpadded, and its kernels are launched one by one."
-    text = f"{plural(rows, 'row')} run as {computed}: {computed - rows} of {computed} rows are padding."
+    padding, runs = computed - rows, "runs" if rows == 1 else "run"
+    share = f": {padding} of {computed} rows {'is' if padding == 1 else 'are'} padding" if padding else ", unpadded"
+    text = f"{plural(rows, 'row')} {runs} as {computed}{share}."
     if rows > 1:
         fewer = padded_rows(rows - 1, captured)
         text += f" One row less would run as {fewer}" + (", and save nothing." if fewer == computed else ".")

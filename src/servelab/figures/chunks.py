@@ -84,7 +84,7 @@ def chunks_explorer(chunk, prompt, fixed_part):
         "by pairs": [1e3 * cost.per_causal_pair_s * causal_pairs(*row) for row in rows],
     }
     times = [1e3 * cost.seconds([row]) for row in rows]
-    fig = figure(height=360, barmode="stack", bargap=0)
+    fig = figure(height=360, barmode="stack", bargap=0, margin={"r": 26})  # room for the last tick label
     gap = 0.08 * min(chunk, prompt)
     for name, values in parts.items():
         fig.add_trace(

@@ -104,7 +104,7 @@ def _sentence(source, weights_gib, draft_length, own_ms, tokens):
     what = {
         "lookup": f"A look-up of {LOOKUP_MS} ms reads no weights",
         "serial": f"{draft_length} forwards of {forward:.2f} ms, one a token",
-        "parallel": f"One forward of {forward:.2f} ms for all {draft_length} tokens",
+        "parallel": f"One forward of {forward:.2f} ms for the {draft_length} tokens",
     }[source]
     verdict = "faster" if own_ms < DECODE_MS else "slower"
     text = f"{what}; {tokens:.2f} tokens a round, {own_ms:.2f} ms a token: {verdict} than plain decode."

@@ -106,7 +106,8 @@ def length_explorer(profile, shapes, batch):
     if losing[0] == 1 and len(losing) == LONGEST:
         return fig, text + "Drafts of any length lose."
     first = next(length for length in losing if length > best)
-    return fig, text + f"Drafts of {first} lose: {per_token[first]:.2f} ms against {per_token[0]:.2f}."
+    text += f"Drafts of {first} lose: {per_token[first]:.2f} ms against {per_token[0]:.2f}."
+    return fig, text + (f" So do drafts of {losing[0]}." if losing[0] < best else "")
 
 
 def recorded_rounds():
@@ -149,7 +150,8 @@ def speed_by_length(factors: dict):
     for name, own in factors.items():
         fig.add_scatter(
             x=[str(length) for length in own], y=list(own.values()), mode="lines+markers+text",
-            text=[f"{factor:.2f}" for factor in own.values()], textposition="top center", line={"color": colors[name]},
+            text=[f"{factor:.2f}" for factor in own.values()], line={"color": colors[name]},
+            textposition=[f"{'top' if factor >= 1 else 'bottom'} center" for factor in own.values()],  # clear of dashes
             hovertemplate=f"{name}, %{{x}} draft tokens: %{{y:.2f}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
     fig.add_hline(y=1, line={"color": PLAIN, "dash": "dash", "width": 2})
