@@ -47,10 +47,11 @@ class Axis:
 def explore(figure_fn: Callable, **axes: Axis | Sequence | Mapping) -> "Explorer":
     """An explorer over `figure_fn(**state)`, which returns a Plotly figure and a sentence that says what it shows.
 
-    Each argument of `figure_fn` gets an `Axis`, or plain values for one. Raises `ValueError` when names and
-    arguments differ or the axes span more than `MAX_STATES` states.
+    Each argument of `figure_fn` gets an `Axis`, or plain values for one; one with a default needs none. Raises
+    `ValueError` when names and arguments differ or the axes span more than `MAX_STATES` states.
     """
-    expected = list(inspect.signature(figure_fn).parameters)
+    parameters = inspect.signature(figure_fn).parameters
+    expected = [name for name, each in parameters.items() if name in axes or each.default is inspect.Parameter.empty]
     if sorted(expected) != sorted(axes):
         raise ValueError(f"axes are {', '.join(axes)}; {figure_fn.__name__} takes {', '.join(expected)}")
     axes = {name: axis if isinstance(axis, Axis) else Axis(axis) for name, axis in axes.items()}
