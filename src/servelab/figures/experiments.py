@@ -30,6 +30,11 @@ def measured_and_predicted(rows, x: str, series: str, value: str, scale: float =
     return dict(found)
 
 
+def batched(entries: list, count: int):
+    """Lists of `count` entries, the last one of what is left (`itertools.batched` of Python 3.12)."""
+    return (entries[i : i + count] for i in range(0, len(entries), count))
+
+
 SERIES_COLORS = ("decode", "prefill", "shared", "weights", "unused")
 
 
@@ -46,7 +51,10 @@ def lines(found: dict, x_title: str, y_title: str, y_format: str = ".0f", label=
                     line={"color": color, "dash": dash}, opacity=1.0 if kind == "measured" else 0.7,
                     hovertemplate=f"{label(name)}, {kind}, %{{x}}: %{{y:{y_format}}}<extra></extra>",
                 )  # fmt: skip
-    add_heading(fig, color_key((color, label(name)) for name, color in colors.items()))
+    entries = [(color, label(name)) for name, color in colors.items()]
+    key = [color_key(pair) for pair in batched(entries, 2)]  # more than two names a line do not fit a phone
+    add_heading(fig, "<br>".join(key), align="left")
+    fig.update_layout(margin={"t": 28 + 18 * len(key)})
     categories = list(dict.fromkeys(str(x) for measured, _ in found.values() for x in measured))
     fig.update_xaxes(
         title_text=x_title, type="category", categoryorder="array", categoryarray=categories, fixedrange=True
@@ -100,6 +108,7 @@ def blocks(rows: list[dict]):
     fig = figure(height=320, barmode="group")
     fig.add_bar(x=cases, y=[here[case]["peak_blocks"] for case in cases], marker={"color": COLORS["kv"]})
     fig.add_bar(x=cases, y=[recorded[case] for case in cases], marker={"color": COLORS["unused"]})
+    add_heading(fig, color_key(((COLORS["kv"], "here"), (COLORS["unused"], "recorded with vLLM"))))
     fig.update_xaxes(type="category", fixedrange=True)
     fig.update_yaxes(title_text="most blocks in use", rangemode="tozero", nticks=5, fixedrange=True)
     table = [
