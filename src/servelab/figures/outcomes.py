@@ -122,7 +122,7 @@ def retries(rows):
             hovertemplate=f"%{{y}}, {word}: %{{x:.3f}} s<extra></extra>",
         )  # fmt: skip
     add_heading(fig, color_key((color, word) for _, word, color in parts))
-    fig.update_xaxes(title_text="s", range=[0, 2.2], nticks=6, fixedrange=True)
+    fig.update_xaxes(title_text="time (s)", range=[0, 2.2], nticks=6, fixedrange=True)
     fig.update_yaxes(autorange="reversed", fixedrange=True)
     table = [
         [name, f"{row['first_answer_s']:.3f}", f"{row['retry_s']:.3f}", f"{row['task_total_s']:.3f}"]
