@@ -51,9 +51,10 @@ def checkpoints_explorer(matched, spacing):
     columns = ["spacing (tokens)", "states", "MiB a card", "recomputed, mean", f"recomputed at {matched}"]
     describe(fig, alt, (columns, rows))
     where = f"the state at {restored:,}" if restored else "nothing: no state lies before the match"
+    take = "takes" if len(kept) == 1 else "take"
     return fig, (
         f"Match {matched:,}, restored {where}, {matched - restored:,} tokens computed again. "
-        f"{plural(len(kept), 'state')} of this text take {mib:,.0f} MiB on each card."
+        f"{plural(len(kept), 'state')} of this text {take} {mib:,.0f} MiB on each card."
     )
 
 
