@@ -35,7 +35,7 @@ def test_life_explorer_draws_all_of_the_time(output, inserted):
     story = lifecycle.life(0.5, 8192, output, inserted)
     assert own + others == pytest.approx(story.total_s)
     assert len(fig.data[3].x) == (0 if output == 1 else inserted)
-    assert f"last after {story.total_s:.2f} s" in text
+    assert (f"last after {story.total_s:.2f} s" in text) == (output > 1)
     assert ("nothing to interrupt" in text) == (output == 1)
     assert ("too late" in text) == (story.total_s > 7)
     assert fig.layout.meta["tables"][0]["rows"][-1] == ["in all", f"{story.total_s:.3f}"]

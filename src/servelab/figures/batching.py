@@ -25,7 +25,7 @@ def reads_explorer(model, context, weights, batch):
                 hovertemplate="batch %{x}: %{y:.3g} GiB of " + name + "<extra></extra>",
             )
         )
-    parts = ((COLORS["weights"], "weights, shared by the batch"), (COLORS["kv"], "KV of the request itself"))
+    parts = ((COLORS["weights"], "weights, shared"), (COLORS["kv"], "KV of the request itself"))
     add_heading(fig, color_key(parts))
     at = BATCHES.index(batch)
     fig.add_annotation(x=at, y=total[at], text=f"<b>{total[at]:.3g}</b>", yshift=11, showarrow=False)

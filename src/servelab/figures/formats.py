@@ -120,7 +120,7 @@ def fits_explorer(context):
     meet = quantization.crossing(bf16, fp8)
     ends = [0, 32768]
     fig = figure(height=330)
-    for fit, name, color, side in ((bf16, "BF16 KV", "unused", 1), (fp8, "FP8 KV", "kv", -1)):
+    for fit, name, color, side, anchor in ((bf16, "BF16 KV", "unused", 1, "right"), (fp8, "FP8 KV", "kv", -1, "left")):
         y = [1e3 * fit.seconds(tokens) for tokens in (*ends, context)]
         line = {"color": COLORS[color], "width": 3}
         fig.add_trace(go.Scatter(x=ends, y=y[:2], mode="lines", line=line, hoverinfo="skip"))
@@ -135,7 +135,7 @@ def fits_explorer(context):
         )
         at = 1e3 * fit.seconds(26000)
         fig.add_annotation(
-            **{"x": 26000, "y": at, "text": name, "showarrow": False, "yshift": 22 * side, "xanchor": "right"},
+            **{"x": 26000, "y": at, "text": name, "showarrow": False, "yshift": 18 * side, "xanchor": anchor},
             font={"color": COLORS[color], "size": 14},
         )
     fig.add_vline(x=meet, line={"color": COLORS["cost"], "width": 1, "dash": "dot"})

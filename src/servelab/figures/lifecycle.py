@@ -88,9 +88,9 @@ def life_explorer(queue, prompt, output, inserted):
 def _sentence(story: Life, output: int, inserted: int) -> str:
     left = DEADLINE_S - story.total_s
     verdict = f"in time, {left:.2f} s to spare" if left >= 0 else f"{-left:.2f} s too late"
-    text = f"First token after {story.ttft_s:.3f} s, last after {story.total_s:.2f} s: {verdict}."
     if output == 1:
-        return f"{text} With one output token there is no gap, and nothing to interrupt."
+        return f"The only token after {story.ttft_s:.3f} s: {verdict}. There is no gap, and nothing to interrupt."
+    text = f"First token after {story.ttft_s:.3f} s, last after {story.total_s:.2f} s: {verdict}."
     gap_ms = 1e3 * story.gaps_s[0]
     if inserted:
         return f"{text} {plural(inserted, 'gap')} of {1e3 * max(story.gaps_s):.1f} ms, the others of {gap_ms:.1f} ms."

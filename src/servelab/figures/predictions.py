@@ -5,6 +5,7 @@ import math
 from servelab.experiments import find, shipped
 from servelab.experiments.recorded import Comparison, comparisons
 from servelab.experiments.run import rows_of
+from servelab.figures.experiments import batched
 from servelab.figures.style import COLORS, add_heading, color_key, describe, figure
 
 FIXED_MS = {"26.2 ms, fitted to 8-1": 26.22, "16.9 ms, as in 8-5": 16.883, "12.9 ms, as in 8-2": 12.936}
@@ -65,7 +66,10 @@ def against_measured(found: list[Comparison], alt: str):
             customdata=[each.setting for each in chosen],
             hovertemplate=f"{quantity}, %{{customdata}}: predicted %{{y:.0f}}, measured %{{x:.0f}} ms<extra></extra>",
         )  # fmt: skip
-    add_heading(fig, color_key((color, quantity, "●") for quantity, color in colors.items()))
+    entries = [(color, quantity, "●") for quantity, color in colors.items()]
+    key = [color_key(three) for three in batched(entries, 3)]  # more than three names a line do not fit a phone
+    add_heading(fig, "<br>".join(key), align="left")
+    fig.update_layout(margin={"t": 28 + 18 * len(key)})
     span = [math.log10(low), math.log10(high)]
     # Two ticks for each power of ten.
     ticks = [m * 10**e for e in range(math.floor(span[0]), math.ceil(span[1]) + 1) for m in (1, 3)]
