@@ -20,7 +20,7 @@ book: $(INSTALLED) ## build the site and serve it at http://127.0.0.1:8000 (PORT
 
 test: $(INSTALLED) ## run every test: library, notebooks, site in a browser (ARGS="-k paged" for some)
 	@$(BIN)/python tools/browser.py || echo "The tests of the site will fail."
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --nbval --nbval-current-env tests book chapters solutions $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval --nbval-current-env tests book chapters solutions $(ARGS)
 
 lab: $(INSTALLED) ## open JupyterLab on the notebooks
 	@$(BIN)/python -m jupyterlab $(ROOT_MAY)

@@ -67,6 +67,7 @@ def setup(app: Sphinx) -> dict:
     app.add_config_value("servelab_vendor", "_build/vendor", "html")
     app.add_css_file("servelab.css")
     app.add_js_file("print.js", defer="defer")
+    app.add_js_file("tables.js", defer="defer")
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)
