@@ -169,5 +169,7 @@ def test_the_commands(tmp_path, capsys):
     assert table.read_text("utf-8").count("\n") == 6
     assert commands.main(["progress", str(tmp_path / "ann")]) == 0
     assert "8-1  1 of 5 right\n  8-1a  right.\n  8-1b  missing: no check" in capsys.readouterr().out
+    assert commands.main(["grade", str(tmp_path), "--csv", str(tmp_path / "nowhere/out.csv")]) == 1
+    assert "--csv is" in capsys.readouterr().err
     assert commands.main(["progress", str(tmp_path / "nobody")]) == 1
     assert "no such folder" in capsys.readouterr().err

@@ -173,6 +173,9 @@ def grade_learners(options: argparse.Namespace) -> int:
     """Grades of all are written even where some notebooks fail; the status is 1 only if a report cannot be."""
     from servelab.grading import reports
 
+    for name, path in (("--junit", options.junit), ("--csv", options.csv)):  # before minutes of grading
+        if path and not path.parent.is_dir():
+            raise ValueError(f"{name} is {str(path)!r}; its folder must exist")
     limits = {name: getattr(options, name) for name in ("seconds", "seconds_a_cell", "memory_mib")}
     grades = grades_of(options.folder, **limits)
     print(reports.score_table(grades))

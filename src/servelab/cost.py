@@ -4,7 +4,7 @@ Times are seconds, work is operations (a multiply and an add are two), sizes are
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from servelab import batching, memory
@@ -32,6 +32,11 @@ class StepCost:
     fixed_s: float
     per_new_token_s: float
     per_causal_pair_s: float
+
+    @classmethod
+    def from_fit(cls, fit: Mapping) -> "StepCost":
+        """Of an entry of the catalog or of a calibration, which says more beside it."""
+        return cls(**{field.name: fit[field.name] for field in fields(cls)})
 
     def __post_init__(self):
         for field in fields(self):

@@ -102,7 +102,7 @@ def step_cost(accelerator: str, model: str):
         pairs = ", ".join(map(str, fits))
         raise ValueError(f"accelerator is {accelerator!r}, model is {model!r}; it must be a measured pair: {pairs}")
     fit = fits[accelerator, model]
-    return StepCost(fit["fixed_s"], fit["per_new_token_s"], fit["per_causal_pair_s"])
+    return StepCost.from_fit(fit)
 
 
 @cache

@@ -84,8 +84,7 @@ def measure_row(experiment: Experiment, subject: Subject, point: dict, fit: dict
     row = {"point": point, "values": experiment.measure(subject, point)}
     row["seconds"] = round(time.perf_counter() - began, 3)
     if fit is not None:
-        step_cost = StepCost(fit["fixed_s"], fit["per_new_token_s"], fit["per_causal_pair_s"])
-        row["predicted"] = experiment.predict(step_cost, point)
+        row["predicted"] = experiment.predict(StepCost.from_fit(fit), point)
         row["slowdown"] = round(reference_s / fit["reference_s"], 3)
     return row
 

@@ -31,8 +31,7 @@ def calibration() -> dict:
 
 def step_cost() -> StepCost:
     """What a step of the small model cost there, as the calibration fitted it."""
-    fit = calibration()["step_costs"][0]
-    return StepCost(fit["fixed_s"], fit["per_new_token_s"], fit["per_causal_pair_s"])
+    return StepCost.from_fit(calibration()["step_costs"][0])
 
 
 def comparisons(name: str, corrected: bool = False) -> list[Comparison]:
