@@ -1,4 +1,4 @@
-"""Fetches MathJax and plotly.js from npm into _build/vendor, so that the site's pages ask no other host."""
+"""Fetches MathJax and plotly.js from npm into _build/vendor, so that the pages ask no other host; and Pyodide."""
 
 import base64
 import fnmatch
@@ -23,7 +23,7 @@ class AssetError(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    folder: str  # under _build/vendor
+    folder: str  # below the folder of vendored packages
     name: str
     version: str
     integrity: str  # sha512 of the tarball, as `npm view NAME@VERSION dist.integrity` prints it
@@ -55,6 +55,14 @@ PLOTLY = Package(
     integrity="sha512-o8GrFeusncwBIxbBynRJpY4pkgVB6caM+JLpwrLYbbsO7dZ8FJ+SVN2Fr+L7kiG/Z6w4P5O0Jus/Qr5EefHVeg==",
     strip="",
     keep=("LICENSE", "plotly-cartesian.min.js"),
+)
+PYODIDE = Package(
+    folder="pyodide",
+    name="pyodide",
+    version="314.0.6",  # the one that jupyterlite-pyodide-kernel is made for
+    integrity="sha512-BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ==",
+    strip="",
+    keep=("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"),
 )
 
 
@@ -116,30 +124,32 @@ def unpack(package, tarball, target):
         raise AssetError(f"{package.name}@{package.version} has no {', '.join(sorted(missing))}.")
 
 
-def install(package):
-    """Put the package's files in their folder, all or none."""
-    with tempfile.TemporaryDirectory(dir=VENDOR, prefix=".fetch-") as temporary:
+def install(package, vendor):
+    """Put the package's files in their folder below vendor, all or none."""
+    with tempfile.TemporaryDirectory(dir=vendor, prefix=".fetch-") as temporary:
         tarball = download(package, Path(temporary))
         check_integrity(package, tarball)
         fresh = Path(temporary) / package.folder
         unpack(package, tarball, fresh)
         (fresh / ".integrity").write_text(package.integrity)
-        shutil.rmtree(VENDOR / package.folder, ignore_errors=True)
-        fresh.rename(VENDOR / package.folder)
+        shutil.rmtree(vendor / package.folder, ignore_errors=True)
+        fresh.rename(vendor / package.folder)
 
 
-def is_installed(package):
-    pin = VENDOR / package.folder / ".integrity"
-    return pin.is_file() and pin.read_text() == package.integrity
+def fetch_package(package, vendor):
+    """Bring the package if it is missing; return its folder below vendor. Raises AssetError."""
+    vendor.mkdir(parents=True, exist_ok=True)
+    pin = vendor / package.folder / ".integrity"
+    if not pin.is_file() or pin.read_text() != package.integrity:
+        install(package, vendor)
+    return vendor / package.folder
 
 
 def fetch():
-    """Bring what is missing; return the folder. Raises AssetError."""
+    """Bring what the pages need; return the folder. Raises AssetError."""
     check_plotly_version()
-    VENDOR.mkdir(parents=True, exist_ok=True)
     for package in (MATHJAX, PLOTLY):
-        if not is_installed(package):
-            install(package)
+        fetch_package(package, VENDOR)
     return VENDOR
 
 

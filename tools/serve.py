@@ -14,6 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fetch_site_assets
+import lab
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +29,10 @@ SOURCES = (
     "_config.yml",
     "_toc.yml",
     "requirements.txt",
+    "pyproject.toml",
     "tools/fetch_site_assets.py",
+    "tools/lab.py",
+    "tools/lab-requirements.txt",
 )
 NOT_SOURCES = {"__pycache__", ".ipynb_checkpoints"}
 PORTS_TO_TRY = 50
@@ -65,6 +69,7 @@ def build():
         print("Building the site.", flush=True)
         program = Path(sys.executable).with_name("jupyter-book")
         subprocess.run([program, "build", ROOT, "--all", "--warningiserror", "--keep-going"], check=True)
+        lab.build(SITE / "lite")
         STAMP.write_text(now)
     return SITE
 

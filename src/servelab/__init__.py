@@ -5,6 +5,7 @@ the exercises also run in a browser. Submodules are imported when first used: `s
 `import servelab`.
 """
 
+import sys
 from importlib import import_module
 
 __version__ = "0.1.0"
@@ -14,6 +15,9 @@ PLAIN_MODULES = (
     *("offload", "planning", "quality", "quantization", "retention", "reuse", "service", "speculation", "units"),
 )
 _HEAVY_MODULES = ("explore", "figures", "kernels", "measure", "model")
+
+if sys.platform == "emscripten":
+    import_module("servelab.browser").explain_missing_packages()
 
 
 def __getattr__(name):

@@ -8,6 +8,7 @@ import inspect
 import itertools
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -124,8 +125,9 @@ class Explorer:
         return ipywidgets.VBox([*controls, reset, text, figure])
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        text = self.state(self.start)["text"]
-        return {MIME_TYPE: self.table(), "text/plain": text, **_widget_view(self)}
+        bundle = {"text/plain": self.state(self.start)["text"], **_widget_view(self)}
+        # The table is for the website, which is not made from what runs in a browser; there it would take a minute.
+        return bundle if sys.platform == "emscripten" else {MIME_TYPE: self.table(), **bundle}
 
 
 def _control(name: str, axis: Axis):

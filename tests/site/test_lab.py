@@ -14,13 +14,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from notebook_ui import choose_run_all, move_slider_and_see_the_figure_change
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 NOTEBOOK = "8-3-1-paged-kv-cache.ipynb"
 NEWS = "@jupyterlab/apputils-extension:announcements"  # asks another host
 SECONDS_TO_START = 90
 SECONDS_TO_RUN = 300
-SECONDS_TO_REDRAW = 20
 
 CODE_CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
     .map(cell => cell.model)
@@ -33,13 +33,6 @@ CODE_CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
     }))"""
 
 KERNEL_IS_IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-
-# What a reader sees of a figure. Not its HTML: that holds ids which change with each redraw.
-FIGURE = """cell => {
-    const svgs = [...cell.querySelectorAll('.js-plotly-plot svg.main-svg')];
-    const drawn = svgs.flatMap(svg => [...svg.querySelectorAll('path, text')]);
-    return JSON.stringify(drawn.map(shape => shape.getAttribute('d') ?? shape.textContent));
-}"""
 
 
 def free_port():
@@ -105,9 +98,8 @@ def lab(tmp_path):
 
 
 def run_all_cells(page):
-    """Run > Run All Cells, as a reader does; returns when every cell is done or one has failed."""
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    """As a reader does; returns when every cell is done or one has failed."""
+    choose_run_all(page)
     deadline = time.monotonic() + SECONDS_TO_RUN
     while time.monotonic() < deadline:
         cells = page.evaluate(CODE_CELLS)
@@ -119,36 +111,11 @@ def run_all_cells(page):
     pytest.fail(f"{NOTEBOOK} is not done after {SECONDS_TO_RUN} s: {json.dumps(cells)}", pytrace=False)
 
 
-def press_arrow(page, handle):
-    """One step on the slider, to the side where there is room."""
-    at_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
-    handle.focus()
-    page.keyboard.press("ArrowLeft" if at_end else "ArrowRight")
-
-
-def settled_figure(page, explorer):
-    """The figure once it has stopped changing: Plotly draws in steps, and a step is no answer to a slider."""
-    now, before = explorer.evaluate(FIGURE), None
-    while now == "[]" or now != before:
-        page.wait_for_timeout(500)
-        now, before = explorer.evaluate(FIGURE), now
-    return now
-
-
 def test_a_chapter_runs_in_jupyterlab_and_its_slider_moves_the_figure(browser, lab):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(lab)
     page.wait_for_function(KERNEL_IS_IDLE, timeout=SECONDS_TO_START * 1000)
     run_all_cells(page)
 
-    explorer = page.locator(".jp-CodeCell", has=page.locator(".noUi-handle")).first
-    explorer.scroll_into_view_if_needed()
-    explorer.locator(".js-plotly-plot path").first.wait_for(state="attached")
-    before = settled_figure(page, explorer)
-    press_arrow(page, explorer.locator(".noUi-handle").first)
-    page.wait_for_function(
-        f"([cell, before]) => {{ const now = ({FIGURE})(cell); return now !== '[]' && now !== before; }}",
-        arg=[explorer.element_handle(), before],
-        timeout=SECONDS_TO_REDRAW * 1000,
-    )
+    move_slider_and_see_the_figure_change(page)
     page.close()

@@ -11,10 +11,10 @@ AT_REST = "document.getAnimations().every(animation => animation.playState === '
 
 
 def pages():
-    """Paths of all built pages, as the browser asks for them."""
+    """Paths of all built pages, as the browser asks for them. The lab's are JupyterLite's own."""
     site = serve.build()
-    built = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
-    return [path.relative_to(site).as_posix() for path in built]
+    built = [path.relative_to(site) for path in sorted(site.rglob("*.html"))]
+    return [path.as_posix() for path in built if path.parts[0] not in ("_static", "lite")]
 
 
 def axe_faults(page, **options):

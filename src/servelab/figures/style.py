@@ -28,6 +28,10 @@ COLORS = {
 if "google.colab" not in sys.modules:
     pio.renderers.default = "plotly_mimetype"
 
+if sys.platform == "emscripten":
+    # The kernel in a browser asks for the HTML form too, which would hold plotly.js and ask another host for it.
+    go.Figure._repr_html_ = None
+
 TEMPLATE = go.layout.Template(
     layout={
         "font": {"size": 14},

@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 from servelab import __version__
+from servelab.site import lab
 
 STATIC = Path(__file__).parent / "static"
 # Scripts of the theme's launch buttons, which fetch from other hosts when pressed; the book has none.
@@ -65,6 +66,7 @@ def _plain_citations(app: Sphinx, pagename, templatename, context, doctree) -> N
 
 def setup(app: Sphinx) -> dict:
     app.add_config_value("servelab_vendor", "_build/vendor", "html")
+    lab.setup(app)
     app.add_css_file("servelab.css")
     app.add_js_file("print.js", defer="defer")
     app.add_js_file("tables.js", defer="defer")
