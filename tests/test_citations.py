@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from markdown_it import MarkdownIt
 from mdit_py_plugins.deflist import deflist_plugin
+from myst_parser.mdit_to_docutils.base import default_slugify
 from pybtex.database import parse_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,10 +46,10 @@ def links(page_texts):
 
 
 def slugs(text):
-    """The anchors of a glossary: each term in lower case with hyphens; "prefill, decode" has two."""
+    """The anchors of a glossary's terms, made as those of headings; "prefill, decode" has two."""
     tokens = MARKDOWN.parse(text)
     terms = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "dt_open"]
-    return [term.lower().replace(" ", "-") for line in terms for term in line.split(", ")]
+    return [default_slugify(term) for line in terms for term in line.split(", ")]
 
 
 LINKS = {page: links(texts(page)) for page in PAGES}

@@ -90,7 +90,7 @@ def test_shipped_predictions_are_compared_with_what_was_measured():
 def test_a_time_of_next_to_nothing_is_compared_in_milliseconds():
     _, text = shipped_explorer("token-budget", "calibrated")
     assert text == (
-        "token budget: 84 times, off by -48 to +50 %, in the median by -18 %; "
+        "token budget: 84 measured times, off by -48 to +50 %, in the median by -18 %; "
         "one, measured below a tenth of its prediction, by +562 ms."
     )
     found = [

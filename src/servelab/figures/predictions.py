@@ -38,7 +38,7 @@ def shipped_explorer(experiment, machine):
     """A run that ships with the book; `machine`: "calibrated", or "now" to allow for its slowdown at each point."""
     found = [each for each in shipped.comparisons(experiment, machine == "now") if each.measured_ms]
     found = [replace(each, quantity=NAMES[each.quantity]) for each in found]
-    text = f"{label(experiment)}: {len(found)} times, {_spread(found)}"
+    text = f"{label(experiment)}: {len(found)} measured times, {_spread(found)}"
     return against_measured(found, text), text
 
 
