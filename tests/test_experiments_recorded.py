@@ -8,9 +8,16 @@ import pytest
 
 from servelab.cost import StepCost
 from servelab.experiments import MODULES, find, shipped
-from servelab.experiments.recorded import EXPERIMENTS, comparisons, prefill_s
+from servelab.experiments.recorded import EXPERIMENTS, Comparison, comparisons, prefill_s
 from servelab.experiments.run import rows_of
-from servelab.figures.predictions import FIXED_MS, recorded_explorer, runs_explorer, shipped_explorer
+from servelab.figures.predictions import (
+    FIXED_MS,
+    against_measured,
+    label,
+    recorded_explorer,
+    runs_explorer,
+    shipped_explorer,
+)
 
 
 def errors(fixed_s=None):
@@ -77,7 +84,32 @@ def test_shipped_predictions_are_compared_with_what_was_measured():
     assert corrected[0].predicted_ms == pytest.approx(row["slowdown"] * found[0].predicted_ms)
     fig, text = shipped_explorer("batch-sweep", "now")
     assert len(fig.layout.meta["tables"][0]["rows"]) == len(found)
-    assert "batch-sweep" in text
+    assert "batch sweep" in text
+
+
+def test_a_time_of_next_to_nothing_is_compared_in_milliseconds():
+    _, text = shipped_explorer("token-budget", "calibrated")
+    assert text == (
+        "token budget: 84 measured times, off by -48 to +50 %, in the median by -18 %; "
+        "one, measured below a tenth of its prediction, by +562 ms."
+    )
+    found = [
+        Comparison("x", "queue", "", predicted, measured) for predicted, measured in ((50, 100), (100, 9), (90, 9))
+    ]
+    rows = against_measured(found, "").layout.meta["tables"][0]["rows"]
+    assert [row[-1] for row in rows] == ["-50 %", "+91 ms", "+900 %"]
+
+
+@pytest.mark.parametrize("name", [name for name in shipped.names() if shipped.comparisons(name)])
+def test_shipped_runs_are_labelled_in_words(name):
+    fig, text = shipped_explorer(name, "now")
+    words = [word for row in fig.layout.meta["tables"][0]["rows"] for word in row[:2]]
+    assert not [word for word in (label(name), text, *words) if "_" in word or "True" in word or "False" in word]
+
+
+def test_a_point_in_words():
+    point = {"trial": 0, "load": False, "cache": True, "deadline_s": 3.0, "records": [128, 512], "draft_length": 4}
+    assert shipped.in_words(point) == "trial 0, no load, cache, deadline 3 s, records 128 and 512, draft length 4"
 
 
 @pytest.mark.parametrize("name", shipped.names())

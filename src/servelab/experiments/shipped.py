@@ -42,12 +42,27 @@ def comparisons(name: str, corrected: bool = False) -> list[Comparison]:
     found = []
     for row in report(name)["rows"]:
         factor = row["slowdown"] if corrected else 1.0
-        setting = ", ".join(f"{key} {value}" for key, value in row["point"].items())
+        setting = in_words(row["point"])
         for quantity, predicted_s in row["predicted"].items():
             if quantity.endswith("_s") and isinstance(predicted_s, float) and not quantity.endswith("_per_s"):
                 measured_s = row["values"][quantity]
                 found.append(Comparison(name, quantity, setting, 1e3 * factor * predicted_s, 1e3 * measured_s))
     return found
+
+
+def in_words(point: dict) -> str:
+    """A point for a reader: `{"trial": 0, "load": False, "deadline_s": 3.0}` is "trial 0, no load, deadline 3 s"."""
+
+    def word(key, value):
+        name, unit = (key[:-2], " s") if key.endswith("_s") else (key, "")
+        name = name.replace("_", " ")
+        if isinstance(value, bool):
+            return name if value else f"no {name}"
+        if isinstance(value, list):
+            return f"{name} {' and '.join(map(str, value))}"
+        return f"{name} {value:g}{unit}" if isinstance(value, float) else f"{name} {value}{unit}"
+
+    return ", ".join(word(key, value) for key, value in point.items())
 
 
 def median_errors(name: str) -> tuple[float, float]:
