@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 from servelab import __version__
+from servelab.site.glossary import GlossaryAnchors
 
 STATIC = Path(__file__).parent / "static"
 # Scripts of the theme's launch buttons, which fetch from other hosts when pressed; the book has none.
@@ -68,6 +69,7 @@ def setup(app: Sphinx) -> dict:
     app.add_css_file("servelab.css")
     app.add_js_file("print.js", defer="defer")
     app.add_js_file("tables.js", defer="defer")
+    app.add_transform(GlossaryAnchors)
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)
