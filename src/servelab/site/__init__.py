@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 from servelab import __version__
+from servelab.site import footer
 from servelab.site.glossary import GlossaryAnchors
 
 STATIC = Path(__file__).parent / "static"
@@ -38,6 +39,8 @@ def _choose_scripts(app: Sphinx, pagename, templatename, context, doctree) -> No
         # Deferred scripts run in this order, after the page has been read.
         app.add_js_file("plotly/plotly-cartesian.min.js", defer="defer")
         app.add_js_file("explore.js", defer="defer")
+    if pagename == "search":
+        app.add_js_file("search.js", defer="defer")
     context["script_files"] = [script for script in context["script_files"] if not unwanted(script)]
 
 
@@ -70,6 +73,7 @@ def setup(app: Sphinx) -> dict:
     app.add_js_file("print.js", defer="defer")
     app.add_js_file("tables.js", defer="defer")
     app.add_transform(GlossaryAnchors)
+    footer.setup(app)
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)
