@@ -252,6 +252,14 @@ def test_the_site_is_built_again_after_any_change_of_its_sources(tmp_path, chang
     assert serve.fingerprint(tmp_path) != before
 
 
+def test_the_site_is_built_again_for_another_address(tmp_path, monkeypatch):
+    make_site_sources(tmp_path)
+    monkeypatch.delenv("SERVELAB_SITE_URL", raising=False)
+    before = serve.fingerprint(tmp_path)
+    monkeypatch.setenv("SERVELAB_SITE_URL", "https://example.org/")
+    assert serve.fingerprint(tmp_path) != before
+
+
 def test_caches_do_not_build_the_site_again(tmp_path):
     make_site_sources(tmp_path)
     before = serve.fingerprint(tmp_path)
