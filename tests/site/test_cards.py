@@ -25,7 +25,7 @@ def built(folder):
     (folder / "sub").mkdir(parents=True)
     (folder / "index.md").write_text("# A & B\n\nFirst 1 < 2. Then:\n\n- a list\n\n```{toctree}\nsub/page\n```")
     (folder / "sub/page.md").write_text("# Page\n\nProse.")
-    settings = {"extensions": ["myst_parser", "servelab.site.cards"], "html_theme": "basic", "project": "Book"}
+    settings = {"extensions": ["myst_parser", "servelab.site.cards"], "html_theme": "basic", "html_title": "Book"}
     app = Sphinx(folder, None, folder / "out", folder / "trees", "html", settings, status=None, warning=None)
     app.build()
     return [tags((folder / "out" / name).read_text("utf-8")) for name in ("index.html", "sub/page.html")]
@@ -79,6 +79,7 @@ def test_every_page_has_a_title_and_a_description_of_its_own_length():
     for path in pages:
         found = tags(path.read_text("utf-8"))
         assert found["og:title"], path
+        assert found["og:site_name"] == "Tokens per Second"
         assert 30 <= len(found["og:description"]) <= MAX_DESCRIPTION, f"{path}: {found['og:description']}"
 
 

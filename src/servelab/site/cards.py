@@ -45,7 +45,7 @@ def _add_tags(app: Sphinx, pagename, templatename, context, doctree) -> None:
         return
     text = description(doctree)
     title = app.env.titles[pagename].astext()
-    properties = {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": app.config.project}
+    properties = {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": app.config.html_title}
     names = {"description": text, "twitter:card": "summary"}
     if base := app.config.html_baseurl:
         width, height = map(str, CARD_SIZE)
