@@ -44,8 +44,8 @@ def _add_tags(app: Sphinx, pagename, templatename, context, doctree) -> None:
     if doctree is None:
         return
     text = description(doctree)
-    title = app.env.titles[pagename].astext()
-    properties = {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": app.config.html_title}
+    title, site = app.env.titles[pagename].astext(), app.config.html_title
+    properties = {"og:title": title, "og:description": text, "og:type": "article", "og:site_name": site}
     names = {"description": text, "twitter:card": "summary"}
     if base := app.config.html_baseurl:
         width, height = map(str, CARD_SIZE)
