@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 from servelab import __version__
-from servelab.site import cards, footer
+from servelab.site import cards, footer, hover
 from servelab.site.glossary import GlossaryAnchors
 
 STATIC = Path(__file__).parent / "static"
@@ -75,6 +75,7 @@ def setup(app: Sphinx) -> dict:
     app.add_transform(GlossaryAnchors)
     footer.setup(app)
     cards.setup(app)
+    hover.setup(app)
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)
