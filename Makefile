@@ -10,13 +10,16 @@ NOTEBOOKS := $(wildcard book/*.ipynb chapters/*.ipynb solutions/*.ipynb)
 ROOT_MAY := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lock bench bench-gpu train notebooks lint clean
+.PHONY: help book zip test lab lock bench bench-gpu train notebooks lint clean
 
 help: ## print this list
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "%-10s %s\n", $$1 ":", $$2 }' $(MAKEFILE_LIST)
 
 book: $(INSTALLED) ## build the site and serve it at http://127.0.0.1:8000 (PORT=8001 for another port)
 	@$(BIN)/python tools/serve.py --port $(PORT)
+
+zip: $(INSTALLED) ## the built site as one file, to read without a network (ARGS=--lab with the lab)
+	@$(BIN)/python tools/zip_site.py $(ARGS)
 
 test: $(INSTALLED) ## run every test: library, notebooks, site in a browser (ARGS="-k paged" for some)
 	@$(BIN)/python tools/browser.py || echo "The tests of the site will fail."

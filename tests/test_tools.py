@@ -7,6 +7,7 @@ import sys
 import tarfile
 import urllib.error
 import urllib.request
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import nbformat
@@ -22,7 +23,7 @@ import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITTED = sorted(
-    path for folder in ("chapters", "exercises", "solutions") for path in (ROOT / folder).glob("*.ipynb")
+    path for folder in ("book", "chapters", "exercises", "solutions") for path in (ROOT / folder).glob("*.ipynb")
 )
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -99,6 +100,29 @@ def test_executing_keeps_outputs_in_the_committed_form_and_runs_in_the_notebooks
     notebooks.execute(path)
     assert notebooks.normalise(path, check=True)
     assert nbformat.read(path, as_version=4).cells[0].outputs[0].text == f"{tmp_path} {sys.executable}\n"
+
+
+def test_executing_records_date_and_versions_and_normalising_keeps_them(tmp_path):
+    path = tmp_path / "works.ipynb"
+    source = "import numpy, sys\nprint(numpy.__version__, sys.version_info[:2])"
+    nbformat.write(v4.new_notebook(cells=[v4.new_code_cell(source)]), path)
+    notebooks.execute(path)
+    notebooks.normalise(path)
+    notebook = nbformat.read(path, as_version=4)
+    record = notebook.metadata[notebooks.RECORD]
+    major, minor = record.python.split(".")
+    assert notebook.cells[0].outputs[0].text == f"{record.packages.numpy} ({major}, {minor})\n"
+    assert set(record.packages) == set(notebooks.PACKAGES)
+    assert date.fromisoformat(record.executed) <= datetime.now(UTC).date()
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_committed_notebook_says_with_what_it_was_executed(path):
+    record = nbformat.read(path, as_version=4).metadata[notebooks.RECORD]
+    assert date.fromisoformat(record.executed) <= datetime.now(UTC).date()
+    assert re.fullmatch(r"3\.\d+", record.python)
+    assert set(record.packages) == set(notebooks.PACKAGES)
+    assert [version for version in record.packages.values() if not re.fullmatch(r"\d+(\.\w+)+", version)] == []
 
 
 def test_executing_names_notebook_and_cell_of_an_error_and_writes_nothing(tmp_path):
@@ -225,6 +249,14 @@ def test_the_site_is_built_again_after_any_change_of_its_sources(tmp_path, chang
         page.unlink()
     else:
         page.rename(page.with_name("8-2.md"))
+    assert serve.fingerprint(tmp_path) != before
+
+
+def test_the_site_is_built_again_for_another_address(tmp_path, monkeypatch):
+    make_site_sources(tmp_path)
+    monkeypatch.delenv("SERVELAB_SITE_URL", raising=False)
+    before = serve.fingerprint(tmp_path)
+    monkeypatch.setenv("SERVELAB_SITE_URL", "https://example.org/")
     assert serve.fingerprint(tmp_path) != before
 
 

@@ -5,7 +5,10 @@ python tools/notebooks.py normalise [--check] FILE...   rewrite each in the comm
 """
 
 import argparse
+import platform
 import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
@@ -16,6 +19,8 @@ from servelab.notebooks import client_for
 SECONDS_A_CELL = 900
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
+RECORD = "servelab"  # the key under which a notebook says with what it was executed
+PACKAGES = ("numpy", "torch", "numba", "plotly", "servelab")
 DEAD_WIDGET = "application/vnd.jupyter.widget-view+json"  # points at a kernel that is gone
 
 
@@ -27,6 +32,13 @@ def forget_results(notebook):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+
+
+def record():
+    """The date, and the versions that run a notebook now. A build's own suffix (torch's `+cpu`) is left out."""
+    packages = {name: version(name).partition("+")[0] for name in PACKAGES}
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"executed": datetime.now(UTC).date().isoformat(), "python": python, "packages": packages}
 
 
 def execute(path):
@@ -44,6 +56,7 @@ def execute(path):
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(f"{path}: cell {started[-1]} failed\n{error}") from error
+    notebook.metadata[RECORD] = record()
     path.write_text(normalised(notebook), encoding="utf-8", newline="\n")
 
 
@@ -77,7 +90,8 @@ def is_empty(output):
 
 def normalised(notebook):
     """The text of the notebook in its committed form. Changes the notebook."""
-    notebook.metadata = {"kernelspec": KERNEL, "language_info": LANGUAGE}
+    executed = {RECORD: notebook.metadata[RECORD]} if RECORD in notebook.metadata else {}
+    notebook.metadata = {"kernelspec": KERNEL, "language_info": LANGUAGE, **executed}
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     count = 0
     for index, cell in enumerate(notebook.cells):

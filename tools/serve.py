@@ -48,7 +48,7 @@ def source_files(root=ROOT):
 
 def fingerprint(root=ROOT):
     """A hash of names and contents: times would rebuild after each checkout and miss a deleted page."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(os.environ.get("SERVELAB_SITE_URL", "").encode())  # pages hold it, see site/cards.py
     for file in source_files(root):
         digest.update(f"{file.relative_to(root).as_posix()}\0{file.stat().st_size}\0".encode())
         digest.update(file.read_bytes())

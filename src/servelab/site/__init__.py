@@ -11,7 +11,8 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 from servelab import __version__
-from servelab.site import lab
+from servelab.site import cards, footer, hover, lab
+from servelab.site.glossary import GlossaryAnchors
 
 STATIC = Path(__file__).parent / "static"
 # Scripts of the theme's launch buttons, which fetch from other hosts when pressed; the book has none.
@@ -38,6 +39,8 @@ def _choose_scripts(app: Sphinx, pagename, templatename, context, doctree) -> No
         # Deferred scripts run in this order, after the page has been read.
         app.add_js_file("plotly/plotly-cartesian.min.js", defer="defer")
         app.add_js_file("explore.js", defer="defer")
+    if pagename == "search":
+        app.add_js_file("search.js", defer="defer")
     context["script_files"] = [script for script in context["script_files"] if not unwanted(script)]
 
 
@@ -70,6 +73,10 @@ def setup(app: Sphinx) -> dict:
     app.add_css_file("servelab.css")
     app.add_js_file("print.js", defer="defer")
     app.add_js_file("tables.js", defer="defer")
+    app.add_transform(GlossaryAnchors)
+    footer.setup(app)
+    cards.setup(app)
+    hover.setup(app)
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)

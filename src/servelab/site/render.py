@@ -33,6 +33,10 @@ class ServelabRenderer(MimeRenderPlugin):
 
     @staticmethod
     def handle_mime(renderer, data, inline):
+        if alt := data.output_metadata.get(data.mime_type, {}).get("alt"):  # of an image, from IPython.display.Image
+            (image,) = renderer.render_image(data)
+            image["alt"] = alt
+            return [image]
         if inline or data.mime_type not in (MIME_TYPE, PLOTLY):
             return None
         content = data.content if isinstance(data.content, dict) else json.loads(data.content)
