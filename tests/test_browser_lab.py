@@ -167,3 +167,19 @@ def test_numpy_is_kept_only_at_the_hash_that_pyodide_names(tmp_path, monkeypatch
         with pytest.raises(lab.AssetError, match="The lab does without NumPy, and its pages say so"):
             lab.fetch_numpy(host)
     assert optional_packages(tmp_path) == {"NumPy"}
+
+
+SHOWN = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+sys.platform = "emscripten"
+from servelab.figures import paging
+shell = InteractiveShell.instance()
+print(list(shell.display_formatter.format(paging.reserved_slots((9, 13), 16))[0]))
+"""
+
+
+def test_in_a_browser_a_figure_is_shown_by_its_numbers_alone():
+    ran = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, text=True, encoding="utf-8")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "['application/vnd.plotly.v1+json', 'text/plain']"

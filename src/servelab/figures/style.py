@@ -29,8 +29,9 @@ if "google.colab" not in sys.modules:
     pio.renderers.default = "plotly_mimetype"
 
 if sys.platform == "emscripten":
-    # The kernel in a browser asks for the HTML form too, which would hold plotly.js and ask another host for it.
-    go.Figure._repr_html_ = None
+    # In a browser a figure is shown by its plain numbers alone: the first of these needs nbformat, the second holds
+    # plotly.js and asks another host for it.
+    go.Figure._ipython_display_ = go.Figure._repr_html_ = None
 
 TEMPLATE = go.layout.Template(
     layout={

@@ -69,7 +69,6 @@ def _plain_citations(app: Sphinx, pagename, templatename, context, doctree) -> N
 
 def setup(app: Sphinx) -> dict:
     app.add_config_value("servelab_vendor", "_build/vendor", "html")
-    lab.setup(app)
     app.add_css_file("servelab.css")
     app.add_js_file("print.js", defer="defer")
     app.add_js_file("tables.js", defer="defer")
@@ -77,6 +76,7 @@ def setup(app: Sphinx) -> dict:
     footer.setup(app)
     cards.setup(app)
     hover.setup(app)
+    lab.setup(app)
     app.connect("config-inited", _add_static_folders)
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)
