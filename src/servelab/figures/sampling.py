@@ -83,9 +83,10 @@ def _draw_paths(segments, p):
                 hovertemplate=("rejected" if rejected else kind) + ": %{customdata}<extra></extra>",
             )
         )
-    fig.add_vline(x=float(p), line={"color": COLORS["cost"], "width": 3})
+    # Behind the bars: it shows between them, and crosses none of their labels.
+    fig.add_vline(x=float(p), line={"color": COLORS["cost"], "width": 3}, layer="below")
     small = p < Fraction(1, 2)
-    text = f'<span style="color:{COLORS["cost"]}">target: A {p}, B {1 - p}</span>'
+    text = f'<span style="color:{COLORS["cost"]}">target: A {p}</span>'
     sides = ("left", "right") if small else ("right", "left")
     fig.add_annotation(text=text, x=float(p), xanchor=sides[0], **TOP | {"xref": "x"})
     fig.add_annotation(text="▨ rejected", x=int(small), xanchor=sides[1], **TOP)
