@@ -14,6 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fetch_site_assets
+import frames
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,6 +30,7 @@ SOURCES = (
     "_toc.yml",
     "requirements.txt",
     "tools/fetch_site_assets.py",
+    "tools/frames.py",
 )
 NOT_SOURCES = {"__pycache__", ".ipynb_checkpoints"}
 PORTS_TO_TRY = 50
@@ -51,6 +53,11 @@ def fingerprint(root=ROOT):
     return digest.hexdigest()
 
 
+def add_frames():
+    with serving(SITE) as url:
+        frames.add(SITE, url)
+
+
 def build():
     """Build the site unless it is that of the present sources; return its folder. Warnings are errors."""
     SITE.parent.mkdir(exist_ok=True)
@@ -58,6 +65,8 @@ def build():
         fetch_site_assets.fetch()
         now = fingerprint()
         if STAMP.is_file() and STAMP.read_text() == now:
+            if not (SITE / frames.FOLDER).is_dir():  # built where there was no browser
+                add_frames()
             print("The site is up to date.", flush=True)
             return SITE
         # From nothing each time: what Sphinx keeps would hide the warnings of the last try and deleted pages.
@@ -65,6 +74,7 @@ def build():
         print("Building the site.", flush=True)
         program = Path(sys.executable).with_name("jupyter-book")
         subprocess.run([program, "build", ROOT, "--all", "--warningiserror", "--keep-going"], check=True)
+        add_frames()
         STAMP.write_text(now)
     return SITE
 
@@ -142,7 +152,7 @@ def main():
             serve(site, arguments.port)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except fetch_site_assets.AssetError as error:
+    except (fetch_site_assets.AssetError, FileNotFoundError) as error:  # the latter: SERVELAB_BROWSER is wrong
         sys.exit(str(error))
     except subprocess.CalledProcessError:
         sys.exit("The site was not built: the warnings and errors above say where.")
