@@ -39,12 +39,22 @@
     setTimeout(() => URL.revokeObjectURL(url), 60_000); // some browsers read it later
   }
 
+  // Not Plotly.toImage: it draws in <body> itself, where a script of the theme trips over what it adds.
   async function saveDrawing(figure) {
     const { data, layout, clientWidth: width } = figure.querySelector(".sl-plot");
     const name = fileName(figure, ".png"); // before the reader moves on
+    const size = { width, height: layout.height };
+    const box = document.createElement("div");
+    box.className = "sl-away";
+    figure.append(box);
     const page = getComputedStyle(document.body).backgroundColor;
-    const size = { width, height: layout.height, scale: SCALE };
-    save(await Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: page } }, { format: "png", ...size }), name);
+    const copy = structuredClone({ data, layout: { ...layout, ...size, paper_bgcolor: page } });
+    await Plotly.newPlot(box, copy.data, copy.layout, { staticPlot: true });
+    const svg = Plotly.Snapshot.toSVG(box, "png", SCALE);
+    Plotly.purge(box);
+    box.remove();
+    const canvas = document.createElement("canvas");
+    save(await Plotly.Snapshot.svgToImg({ ...size, format: "png", scale: SCALE, canvas, svg, promise: true }), name);
   }
 
   function wake(figure, selector, action) {
