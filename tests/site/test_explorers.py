@@ -18,7 +18,7 @@ from servelab.states import state_at
 ROOT = Path(__file__).resolve().parents[2]
 REDRAW_P95_MS = 300  # generous: what is measured stands in the test report
 INPUTS = 20
-SLOW_CPU, SLOW_INPUTS = 4, 6  # as on a cheap phone; only reported, since a slow machine would be slowed again
+SLOW_CPU, SLOW_INPUTS = 4, 5  # as on a cheap phone; only reported, since a slow machine would be slowed again
 
 # Opens each address in turn; what a reader finds there, and a screen reader says.
 STATES_SHOWN = """async (figure, visits) => {
