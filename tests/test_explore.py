@@ -124,6 +124,28 @@ def test_wrong_axes_are_refused(axes, message):
         explore(square, **axes)
 
 
+def test_only_a_slider_can_be_played():
+    with pytest.raises(ValueError, match="play is True and values is a mapping"):
+        Axis({"one": 1}, play=True)
+
+
+def test_the_table_says_which_axis_plays():
+    axes = explore(square, n=Axis([1, 2], play=True), sign=[1, -1]).table()["axes"]
+    assert [axis.get("play") for axis in axes] == [True, None]
+
+
+def test_player_and_slider_follow_each_other():
+    box = explore(square, n=Axis([1, 2, 3], start=2, play=True), sign=[1]).widget()
+    (play, slider), text, reset = box.children[0].children, box.children[3], box.children[2]
+    assert (play.value, play.max) == (1, 2)
+    play.value = 2
+    assert (slider.value, text.value) == ("3", "9")
+    slider.value = "1"
+    assert (play.value, text.value) == (0, "1")
+    reset.click()
+    assert (play.value, slider.value) == (1, "2")
+
+
 def test_start_must_be_a_value():
     with pytest.raises(ValueError, match="start is 3; it must be one of 1, 2"):
         Axis([1, 2], start=3)

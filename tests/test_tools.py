@@ -17,6 +17,7 @@ from nbformat import v4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import browser
 import fetch_site_assets
+import frames
 import lock
 import notebooks
 import serve
@@ -267,6 +268,39 @@ def test_caches_do_not_build_the_site_again(tmp_path):
         (tmp_path / cache).parent.mkdir(parents=True)
         (tmp_path / cache).write_text("")
     assert serve.fingerprint(tmp_path) == before
+
+
+DRAWING = {"name": "paging", "alt": 'Bars <of> "A" & B.', "height": 300}
+
+
+def test_a_picture_takes_the_place_of_its_figures_comment():
+    page = "<noscript><!-- frame of paging --><p>a</p></noscript><noscript><!-- frame of other --></noscript>"
+    assert frames.with_frame(page, DRAWING, "../_frames/a.svg") == (
+        '<noscript><img class="sl-frame" src="../_frames/a.svg" alt="Bars &lt;of&gt; &quot;A&quot; &amp; B." '
+        'width="560" height="300" loading="lazy"><p>a</p></noscript><noscript><!-- frame of other --></noscript>'
+    )
+
+
+@pytest.mark.parametrize("page", ["", "<!-- frame of paging --><!-- frame of paging -->"])
+def test_a_page_must_keep_one_place_a_picture(page):
+    with pytest.raises(
+        ValueError, match=f"html has {page.count('paging')} comments '<!-- frame of paging -->'; there must be one"
+    ):
+        frames.with_frame(page, DRAWING, "a.svg")
+
+
+def test_pictures_lose_only_digits_that_nobody_sees():
+    assert frames.shortened('d="M0.123456,-10.9999L3.1,0.0001" id="a1.2"') == 'd="M0.12,-11L3.1,0" id="a1.2"'
+
+
+def test_without_a_browser_the_pages_stay_as_they_are(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(browser, "find_browser", lambda: None)
+    page = tmp_path / "page.html"
+    page.write_text("<!-- frame of paging -->")
+    frames.add(tmp_path, "http://127.0.0.1:1")
+    assert capsys.readouterr().out.startswith("No browser found")
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+    assert page.read_text() == "<!-- frame of paging -->"
 
 
 def tarball_with(folder, **files):

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -17,6 +18,15 @@ WINDOWS = tuple(
     f"%{folder}%\\{program}\\Application\\chrome.exe"
     for folder in ("ProgramFiles", "ProgramFiles(x86)", "LocalAppData")
     for program in ("Google\\Chrome", "Chromium")
+)
+FLAGS = (
+    "--no-sandbox",  # containers and CI have none
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",  # what the browser itself asks for must not count as a request of a page
+    "--disable-component-update",
+    "--disable-sync",
 )
 NONE_FOUND = (
     "No browser for the site's tests: install Google Chrome or Chromium (Debian: apt install chromium), "
@@ -59,6 +69,15 @@ def downloaded():
 def find_browser():
     """Path of a browser that starts, or None. Installs nothing. Raises where SERVELAB_BROWSER is wrong."""
     return chosen() or installed() or downloaded()
+
+
+@contextmanager
+def launched(path):
+    """The browser at `path`, headless, with a fresh profile."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
+        yield browser
+        browser.close()
 
 
 def as_root():

@@ -14,8 +14,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fetch_site_assets
+import frames
 import lab
 from filelock import FileLock
+
+from servelab.site.lab import optional_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build" / "html"
@@ -31,6 +34,7 @@ SOURCES = (
     "requirements.txt",
     "pyproject.toml",
     "tools/fetch_site_assets.py",
+    "tools/frames.py",
     "tools/lab.py",
     "tools/lab-requirements.txt",
 )
@@ -49,10 +53,16 @@ def source_files(root=ROOT):
 def fingerprint(root=ROOT):
     """A hash of names and contents: times would rebuild after each checkout and miss a deleted page."""
     digest = hashlib.sha256(os.environ.get("SERVELAB_SITE_URL", "").encode())  # pages hold it, see site/cards.py
+    digest.update(" ".join(optional_packages(lab.VENDOR)).encode())  # they say what the lab has
     for file in source_files(root):
         digest.update(f"{file.relative_to(root).as_posix()}\0{file.stat().st_size}\0".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def add_frames():
+    with serving(SITE) as url:
+        frames.add(SITE, url)
 
 
 def build():
@@ -62,6 +72,8 @@ def build():
         fetch_site_assets.fetch()
         now = fingerprint()
         if STAMP.is_file() and STAMP.read_text() == now:
+            if not (SITE / frames.FOLDER).is_dir():  # built where there was no browser
+                add_frames()
             print("The site is up to date.", flush=True)
             return SITE
         # From nothing each time: what Sphinx keeps would hide the warnings of the last try and deleted pages.
@@ -69,6 +81,7 @@ def build():
         print("Building the site.", flush=True)
         program = Path(sys.executable).with_name("jupyter-book")
         subprocess.run([program, "build", ROOT, "--all", "--warningiserror", "--keep-going"], check=True)
+        add_frames()
         lab.build(SITE / "lite")
         STAMP.write_text(now)
     return SITE
@@ -147,7 +160,7 @@ def main():
             serve(site, arguments.port)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except fetch_site_assets.AssetError as error:
+    except (fetch_site_assets.AssetError, FileNotFoundError) as error:  # the latter: SERVELAB_BROWSER is wrong
         sys.exit(str(error))
     except subprocess.CalledProcessError:
         sys.exit("The site was not built: the warnings and errors above say where.")

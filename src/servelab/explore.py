@@ -16,6 +16,7 @@ from servelab.states import compact
 
 MIME_TYPE = "application/vnd.servelab.explorer+json"
 MAX_STATES = 600  # a state takes about 25 ms: above this a display keeps its reader waiting
+STEP_MS = 1200  # a step stays this long while it plays; play.js has the same
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Axis:
     label: str = ""  # shown beside the control; the argument's name if empty
     unit: str = ""
     start: object = None  # the value (or label) shown first; the first one if None
+    play: bool = False  # a slider whose values follow each other in time gets a button that steps through them
     options: dict = field(init=False, repr=False, default_factory=dict)  # label -> value
 
     def __post_init__(self):
@@ -33,6 +35,8 @@ class Axis:
         self.options.update(self.values if labelled else {str(value): value for value in self.values})
         if not self.options:
             raise ValueError("values is empty; an axis must have at least one value")
+        if self.play and labelled:
+            raise ValueError("play is True and values is a mapping; only a slider, of values in order, can be played")
         if self.start is not None and str(self.start) not in self.options:
             raise ValueError(f"start is {self.start!r}; it must be one of {', '.join(self.options)}")
 
@@ -93,6 +97,7 @@ class Explorer:
                     "control": axis.control,
                     "options": list(axis.options),
                     "start": axis.start_index,
+                    **({"play": True} if axis.play else {}),
                 }
                 for name, axis in axes
             ],
@@ -105,6 +110,10 @@ class Explorer:
 
         figure, text = ipywidgets.Output(), ipywidgets.HTML()
         controls = [_control(name, axis) for name, axis in self.axes.items()]
+        rows = [
+            _player(control) if axis.play else control
+            for control, axis in zip(controls, self.axes.values(), strict=True)
+        ]
         reset = ipywidgets.Button(description="Reset", layout={"width": "auto"})
 
         def redraw(_=None):
@@ -122,7 +131,7 @@ class Explorer:
             control.observe(redraw, "value")
         reset.on_click(set_start)
         redraw()
-        return ipywidgets.VBox([*controls, reset, text, figure])
+        return ipywidgets.VBox([*rows, reset, text, figure])
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle = {"text/plain": self.state(self.start)["text"], **_widget_view(self)}
@@ -143,6 +152,15 @@ def _control(name: str, axis: Axis):
         style={"description_width": "initial"},
         layout={"width": "min(34em, 95%)"},
     )
+
+
+def _player(slider):
+    """The slider and, before it, a player that moves it; each follows the other."""
+    import ipywidgets
+
+    play = ipywidgets.Play(value=slider.index, max=len(slider.options) - 1, interval=STEP_MS, show_repeat=False)
+    ipywidgets.link((play, "value"), (slider, "index"))
+    return ipywidgets.HBox([play, slider])
 
 
 def _widget_view(explorer: Explorer) -> dict:

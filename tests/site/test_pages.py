@@ -3,11 +3,9 @@
 import pytest
 import serve
 from axe_playwright_python.sync_playwright import Axe
-from visits import CHAPTER, DESKTOP, DRAWN, PHONE, visiting
+from visits import AT_REST, CHAPTER, DESKTOP, DRAWN, PHONE, visiting
 
 SERIOUS = ("serious", "critical")
-# Colours fade from one theme to the other.
-AT_REST = "document.getAnimations().every(animation => animation.playState === 'finished')"
 
 
 def pages():
@@ -46,6 +44,12 @@ def test_no_page_is_heavy():
     """Beyond the scripts that all pages share."""
     sizes = {path: (serve.SITE / path).stat().st_size for path in pages()}
     assert {path: size for path, size in sizes.items() if size > 350_000} == {}
+
+
+def test_the_site_is_not_heavy():
+    """Somebody carries it on a stick, or reads it from a small host."""
+    size = sum(file.stat().st_size for file in serve.build().rglob("*") if file.is_file())
+    assert size <= 25_000_000
 
 
 def test_arrow_keys_move_sentence_figure_table_and_address(browser, site_url):
@@ -94,33 +98,3 @@ def test_a_partial_link_means_the_start_for_the_rest(browser, site_url):
     with visiting(browser, site_url, f"{CHAPTER}#paging:block_size=16") as page:
         page.evaluate("location.hash = 'paging:common_prefix=8'")
         page.wait_for_function("document.querySelector('#paging').dataset.drawn === '2,0,4'")
-
-
-def test_a_dark_page_prints_light(browser, site_url):
-    with visiting(browser, site_url, CHAPTER, color_scheme="dark") as page:
-        theme = "document.documentElement.dataset.theme"
-        assert page.evaluate(theme) == "dark"
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert page.evaluate(theme) == "light"
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert page.evaluate(theme) == "dark"
-
-
-def test_without_javascript_the_numbers_are_there(browser, site_url):
-    with visiting(browser, site_url, CHAPTER, java_script_enabled=False) as page:
-        figure = page.locator("#paging")
-        assert figure.locator(".sl-text").text_content().startswith("Blocks of 4: 13 physical blocks")
-        assert "needs JavaScript" in figure.locator(".sl-plot").inner_text()
-        assert figure.locator("tbody tr").count() == 4 + 5
-
-
-def test_without_plotly_the_page_says_so(browser, site_url):
-    with browser.new_context(viewport=DESKTOP) as context:
-        context.route("**/plotly*", lambda route: route.abort())
-        page = context.new_page()
-        page.goto(f"{site_url}/{CHAPTER}")
-        plot = page.locator("#paging .sl-plot")
-        page.wait_for_function("document.querySelector('#paging .sl-plot').innerText.includes('could not be loaded')")
-        page.locator("#paging input[data-axis=block_size]").press("ArrowLeft")
-        assert page.locator("#paging .sl-text").text_content().startswith("Blocks of 2: 23 physical blocks")
-        assert "could not be loaded" in plot.inner_text()

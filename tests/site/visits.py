@@ -2,11 +2,14 @@
 
 from contextlib import contextmanager
 
+from frames import DRAWN
+
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
-DRAWN = "[...document.querySelectorAll('.sl-figure')].every(figure => figure.dataset.drawn)"
+# Colours fade from one theme to the other.
+AT_REST = "document.getAnimations().every(animation => animation.playState === 'finished')"
 MATH_DRAWN = "[...document.querySelectorAll('.math')].every(math => math.querySelector('mjx-container'))"
 
 

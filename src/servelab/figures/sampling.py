@@ -83,13 +83,14 @@ def _draw_paths(segments, p):
                 hovertemplate=("rejected" if rejected else kind) + ": %{customdata}<extra></extra>",
             )
         )
-    fig.add_vline(x=float(p), line={"color": COLORS["cost"], "width": 3})
-    small = p < Fraction(1, 2)
-    text = f'<span style="color:{COLORS["cost"]}">target: A {p}, B {1 - p}</span>'
-    sides = ("left", "right") if small else ("right", "left")
-    fig.add_annotation(text=text, x=float(p), xanchor=sides[0], **TOP | {"xref": "x"})
-    fig.add_annotation(text="▨ rejected", x=int(small), xanchor=sides[1], **TOP)
-    fig.update_xaxes(title_text="probability", range=[0, 1], tickvals=[0, 0.25, 0.5, 0.75, 1], fixedrange=True)
+    # Behind the bars: it shows between them, and crosses none of their labels. Grid lines would cross it.
+    fig.add_vline(x=float(p), line={"color": COLORS["cost"], "width": 3}, layer="below")
+    half = Fraction(1, 2)
+    text = f'<span style="color:{COLORS["cost"]}">target: A {p}</span>'
+    fig.add_annotation(text=text, x=float(p), xanchor="left" if p <= half else "right", **TOP | {"xref": "x"})
+    fig.add_annotation(text="▨ rejected", x=int(p < half), xanchor="right" if p < half else "left", **TOP)
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    fig.update_xaxes(title_text="probability", range=[0, 1], tickvals=ticks, showgrid=False, fixedrange=True)
     order = {"categoryorder": "array", "categoryarray": ["output", "verdict", "draft"]}
     fig.update_yaxes(range=[-0.5, 2.5], fixedrange=True, **order)
     return fig

@@ -38,7 +38,8 @@ def _choose_scripts(app: Sphinx, pagename, templatename, context, doctree) -> No
     if doctree and _has_figures(doctree):
         # Deferred scripts run in this order, after the page has been read.
         app.add_js_file("plotly/plotly-cartesian.min.js", defer="defer")
-        app.add_js_file("explore.js", defer="defer")
+        for script in ("explore.js", "play.js", "download.js", "fallback.js"):
+            app.add_js_file(script, defer="defer")
     if pagename == "search":
         app.add_js_file("search.js", defer="defer")
     context["script_files"] = [script for script in context["script_files"] if not unwanted(script)]
@@ -67,6 +68,13 @@ def _plain_citations(app: Sphinx, pagename, templatename, context, doctree) -> N
         )
 
 
+def _remove_source_maps(app: Sphinx, exception) -> None:
+    """The theme's, over a megabyte: only its own developers read them."""
+    if exception is None and app.builder.format == "html":
+        for file in (Path(app.outdir) / "_static").rglob("*.map"):
+            file.unlink()
+
+
 def setup(app: Sphinx) -> dict:
     app.add_config_value("servelab_vendor", "_build/vendor", "html")
     app.add_css_file("servelab.css")
@@ -81,4 +89,5 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", _choose_scripts)
     app.connect("html-page-context", _plain_citations)
     app.connect("html-page-context", _name_navigation_toggles, priority=600)  # after the theme's own
+    app.connect("build-finished", _remove_source_maps)
     return {"version": __version__, "parallel_read_safe": True, "parallel_write_safe": True}

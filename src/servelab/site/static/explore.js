@@ -3,7 +3,6 @@
 (() => {
   "use strict";
 
-  const MISSING = "This figure's script could not be loaded; its numbers stand in the table below.";
   const LOST = "The link names a setting that this figure does not have; here is its start.";
 
   // The document (figure and sentence) at one index an axis; the same steps as state_at in states.py.
@@ -72,6 +71,7 @@
       this.indices = this.start();
       this.readAddress();
       this.draw();
+      root.dataset.awake = ""; // for the scripts behind this one
     }
 
     button(selector, action) {
@@ -88,11 +88,17 @@
     move(axis, index) {
       this.indices[axis] = index;
       this.note = "";
-      history.replaceState(null, "", this.address());
-      this.draw();
+      // Inputs may come faster than drawings: at most one a frame, of the latest.
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = undefined;
+        history.replaceState(null, "", this.address());
+        this.draw();
+      });
     }
 
     reset() {
+      cancelAnimationFrame(this.frame);
+      this.frame = undefined;
       this.indices = this.start();
       this.note = "";
       history.replaceState(null, "", location.pathname + location.search);
@@ -155,7 +161,8 @@
       this.plot.setAttribute("aria-label", meta.alt);
       fillTables(this.root.querySelector(".sl-table"), meta.tables);
       if (!window.Plotly) {
-        this.plot.textContent = MISSING;
+        // The picture that fallback.js shows is of the start.
+        this.root.toggleAttribute("data-moved", String(this.indices) !== String(this.start()));
         return;
       }
       this.plot.style.minHeight = `${figure.layout.height}px`;
