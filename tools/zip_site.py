@@ -11,6 +11,11 @@ import serve
 
 TARGET = serve.ROOT / "_build" / "tokens-per-second.zip"
 LAB = "lite"  # a JupyterLab with its own Python, many times larger than the pages
+LAB_PAGE = f"{LAB}/notebooks/index.html"  # where pages link to it
+NO_LAB = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Not in this copy</title>
+<p>This copy of the book has no lab in the browser: it was made without (<code>make zip ARGS=--lab</code> has it).
+The book's repository has the notebooks: <code>make lab</code>.</p></html>
+"""
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that the format can hold
 
 
@@ -22,15 +27,20 @@ def files(site, lab=False):
 
 
 def pack(site, target, lab=False):
-    """Write the archive; all its files lie in one folder with the archive's name. Returns how many they are."""
-    paths = files(site, lab)
+    """Write the archive; all its files lie in one folder with the archive's name. Returns how many they are.
+
+    Without the lab, a page in its place says so: other pages link to it.
+    """
+    contents = {path.as_posix(): (site / path).read_bytes() for path in files(site, lab)}
+    if not lab:
+        contents[LAB_PAGE] = NO_LAB.encode()
     with zipfile.ZipFile(target, "w") as archive:
-        for path in paths:
-            entry = zipfile.ZipInfo(f"{target.stem}/{path.as_posix()}", EPOCH)
+        for path, content in contents.items():
+            entry = zipfile.ZipInfo(f"{target.stem}/{path}", EPOCH)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             entry.create_system = 3  # Unix, wherever it is made
-            archive.writestr(entry, (site / path).read_bytes(), compresslevel=9)
-    return len(paths)
+            archive.writestr(entry, content, compresslevel=9)
+    return len(contents)
 
 
 def main():

@@ -28,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an experiment of the chapter on this machine")
     run.add_argument("name", choices=MODULES, metavar="NAME", help=", ".join(MODULES))
     run.add_argument("--output", type=Path, metavar="FILE", help="report, default runs/NAME.json; its figure beside it")
-    run.add_argument("--model", default="retrieval", help="'retrieval' (default) or the folder of a Qwen3 checkpoint")
+    run.add_argument(
+        "--model", default="retrieval", help="'retrieval' (default), 'smollm2', or the folder of a Qwen3 checkpoint"
+    )
     run.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     run.add_argument("--threads", type=int, default=1, help="threads (default 1: the model is small)")
     run.add_argument("--fresh", action="store_true", help="begin anew, whatever the report holds")
@@ -38,7 +40,9 @@ def parser() -> argparse.ArgumentParser:
     run.set_defaults(command=run_experiment)
 
     calibrate = commands.add_parser("calibrate", help="measure this machine; under two minutes")
-    calibrate.add_argument("--model", default="retrieval", help="'retrieval' (default) or the folder of a checkpoint")
+    calibrate.add_argument(
+        "--model", default="retrieval", help="'retrieval' (default), 'smollm2', or a checkpoint's folder"
+    )
     calibrate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     calibrate.add_argument("--threads", type=int, default=1, help="threads (default 1)")
     calibrate.set_defaults(command=calibrate_machine)

@@ -10,8 +10,10 @@ import torch
 from servelab.checks import require_int
 from servelab.model.load import load_checkpoint, load_retrieval
 from servelab.model.retrieval import Task, make_task
+from servelab.model.smollm2 import load_smollm2
 
 RETRIEVAL = "retrieval"
+SMOLLM2 = "smollm2"
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,22 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Subject:
-    """The model that an experiment runs on: the shipped one, or a local Qwen3 checkpoint."""
+    """The model that an experiment runs on: the shipped one, SmolLM2 where installed, or a local Qwen3 checkpoint."""
 
     name: str
     model: torch.nn.Module
 
     @classmethod
     def load(cls, name: str = RETRIEVAL, device: str = "cpu") -> "Subject":
-        """`name` is "retrieval" or the folder of a checkpoint. Raises `ValueError` on a missing or damaged file."""
+        """`name` is "retrieval", "smollm2" or the folder of a checkpoint.
+
+        Raises `ValueError` on a missing or damaged file, `ImportError` where SmolLM2 is not installed.
+        """
         if name == RETRIEVAL:
             return cls(name, load_retrieval(device))
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
+        if name == SMOLLM2:
+            return cls(name, load_smollm2(dtype=dtype, device=device))
         return cls(Path(name).resolve().name, load_checkpoint(name, dtype, device))
 
     @property

@@ -133,7 +133,8 @@ def agent_replay(rows: list[dict]):
         for row in rows
         if row["trial"] == 0
     ]
-    total = sum(row["input_tokens"] for row in catalog.record("agent-turns").rows)
+    recorded = sum(row["input_tokens"] for row in catalog.record("agent-turns").rows)
+    total = rows[0].get("input_tokens", recorded)  # older reports leave it out
     fig = figure(height=320)
     fig.add_bar(
         y=[name for name, _ in named], x=[row["hit_tokens"] for _, row in named], orientation="h",
