@@ -19,8 +19,8 @@ NO_CHAPTERS = {"genindex.html", "search.html"}
 def pages():
     """{path: parsed page} of all built pages; the site's index.html only sends on to the first."""
     site = serve.build()
-    paths = (path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts)
-    names = (path.relative_to(site).as_posix() for path in paths)
+    paths = (path.relative_to(site) for path in sorted(site.rglob("*.html")))
+    names = (path.as_posix() for path in paths if path.parts[0] not in ("_static", "lite"))
     return {name: BeautifulSoup((site / name).read_bytes(), "html.parser") for name in names if name != "index.html"}
 
 

@@ -13,6 +13,12 @@ AT_REST = "document.getAnimations().every(animation => animation.playState === '
 MATH_DRAWN = "[...document.querySelectorAll('.math')].every(math => math.querySelector('mjx-container'))"
 
 
+def go_to(page, url):
+    """Open url and wait until all of it is drawn."""
+    page.goto(url)
+    page.wait_for_function(f"document.readyState === 'complete' && {DRAWN} && {MATH_DRAWN}")
+
+
 @contextmanager
 def visiting(browser, site_url, path, **context):
     """A page with nothing foreign: on leaving, asserts that it asked no other host and logged no error."""
@@ -34,9 +40,10 @@ def visiting(browser, site_url, path, **context):
             "response", lambda response: errors.append(f"{response.status} {response.url}") if not response.ok else None
         )
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{site_url}/{path}")
         if context.get("java_script_enabled", True):
-            page.wait_for_function(f"document.readyState === 'complete' && {DRAWN} && {MATH_DRAWN}")
+            go_to(page, f"{site_url}/{path}")
+        else:
+            page.goto(f"{site_url}/{path}")
         yield page
-        assert not foreign, f"{path} asked other hosts: {foreign}"
-        assert not errors, f"{path} logged errors: {errors}"
+        assert not foreign, f"{path}, or a page after it, asked other hosts: {foreign}"
+        assert not errors, f"{path}, or a page after it, logged errors: {errors}"

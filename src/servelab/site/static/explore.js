@@ -88,17 +88,22 @@
     move(axis, index) {
       this.indices[axis] = index;
       this.note = "";
-      // Inputs may come faster than drawings: at most one a frame, of the latest.
-      this.frame ??= requestAnimationFrame(() => {
-        this.frame = undefined;
-        history.replaceState(null, "", this.address());
-        this.draw();
-      });
+      this.late = true;
+      if (this.frame === undefined) this.catchUp();
+    }
+
+    // Inputs may come faster than frames: the first is drawn at once, of those within a frame the last.
+    catchUp() {
+      this.frame = undefined;
+      if (!this.late) return;
+      this.late = false;
+      history.replaceState(null, "", this.address());
+      this.draw();
+      this.frame = requestAnimationFrame(() => this.catchUp());
     }
 
     reset() {
-      cancelAnimationFrame(this.frame);
-      this.frame = undefined;
+      this.late = false;
       this.indices = this.start();
       this.note = "";
       history.replaceState(null, "", location.pathname + location.search);
