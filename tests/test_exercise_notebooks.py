@@ -11,6 +11,7 @@ import pytest
 
 from servelab.exercises import exercise_ids, parts
 from servelab.exercises.part import Choice, Part
+from servelab.site.lab import lab_notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a solution shows and its exercise must not.
@@ -106,10 +107,12 @@ def test_the_titles_tell_the_two_apart(exercise):
     solution, untouched = ("\n".join(cells(path, "markdown")) for path in paths(exercise).values())
     assert solution.startswith(f"# Solution {exercise}: ")
     assert untouched.startswith("# Exercise" + solution.partition("\n")[0].removeprefix("# Solution"))
-    work = "**Work it in Jupyter:** `make lab` in a copy of the repository"
-    for text in (work, "**Needs:** Python 3.11 or newer.", "the book's packages", "**Time:**", "**Section:** "):
+    work = "Jupyter:** `make lab` in a copy of the repository"
+    for text in (work, "Python 3.11 or newer", "the book's packages", "**Time:**", "**Section:** "):
         assert text in untouched
         assert text in solution
+    in_the_lab = Path(f"exercises/{exercise}.ipynb") in lab_notebooks(ROOT)
+    assert ("**Work it in your browser:**" in untouched) == in_the_lab
 
 
 def test_the_page_of_exercises_lists_each_with_its_title_and_time():

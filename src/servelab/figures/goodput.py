@@ -190,7 +190,7 @@ def load_curves(curves):
         fig.add_trace(
             go.Scatter(
                 x=[load.arrival_rate for load in curve],
-                y=[load.goodput for load in curve],
+                y=[round(load.goodput, 4) for load in curve],  # a fit's last digits differ between processors
                 mode="lines+markers",
                 marker={
                     "color": color,
