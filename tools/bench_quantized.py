@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--context", type=int, nargs="+", default=[2048, 8192], help="tokens, multiples of 16")
     parser.add_argument("--rounds", type=int, default=30)
     args = parser.parse_args()
+    numba.set_num_threads(1)  # with more, a busy machine decides which format wins
     machine = measure.machine("numpy", "numba")
     machine["threads"] = numba.get_num_threads()
     print("context  KV in                  MB       ms  fewer bytes  speedup (both against f32)")
