@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import fetch_site_assets
-from browser import NONE_FOUND, find_browser
-from playwright.sync_api import sync_playwright
+from browser import NONE_FOUND, find_browser, launched
 
 from servelab.figures import start
 from servelab.site import STATIC
@@ -50,14 +49,12 @@ def main():
         sys.exit(NONE_FOUND)
     script = fetch_site_assets.fetch() / "plotly" / "plotly-cartesian.min.js"
     width, height = CARD_SIZE
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=["--no-sandbox"])
+    with launched(path) as browser:
         page = browser.new_page(viewport={"width": width, "height": height})
         page.set_content(PAGE)
         page.add_script_tag(path=script)
         page.evaluate(DRAW, list(states()))
         page.screenshot(path=STATIC / Path(CARD).name)
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ import zipfile
 
 import serve
 
+from servelab.site.lab import PAGE
+
 TARGET = serve.ROOT / "_build" / "tokens-per-second.zip"
 LAB = "lite"  # a JupyterLab with its own Python, many times larger than the pages
-LAB_PAGE = f"{LAB}/notebooks/index.html"  # where pages link to it
 NO_LAB = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Not in this copy</title>
 <p>This copy of the book has no lab in the browser: it was made without (<code>make zip ARGS=--lab</code> has it).
 The book's repository has the notebooks: <code>make lab</code>.</p></html>
@@ -33,7 +34,7 @@ def pack(site, target, lab=False):
     """
     contents = {path.as_posix(): (site / path).read_bytes() for path in files(site, lab)}
     if not lab:
-        contents[LAB_PAGE] = NO_LAB.encode()
+        contents[PAGE] = NO_LAB.encode()
     with zipfile.ZipFile(target, "w") as archive:
         for path, content in contents.items():
             entry = zipfile.ZipInfo(f"{target.stem}/{path}", EPOCH)

@@ -6,7 +6,7 @@ import re
 import pytest
 import serve
 from notebook_ui import move_slider_and_see_the_figure_change
-from visits import DESKTOP
+from visits import DESKTOP, block_foreign_requests
 
 from servelab.site.lab import lab_notebooks
 
@@ -22,17 +22,9 @@ RIGHT = """def read_per_token(batch, context, weight_bytes, token_bytes):
 @pytest.fixture
 def visitor(browser, site_url):
     """A page with a fresh profile; on leaving, asserts that it asked no other host and how much it downloaded."""
-    foreign, sizes = [], {}  # the page's service worker answers some requests again: a size each address
+    sizes = {}  # the page's service worker answers some requests again: a size each address
     with browser.new_context(viewport=DESKTOP) as context:
-
-        def guard(route):
-            if route.request.url.startswith((site_url + "/", "data:", "blob:")):
-                route.continue_()
-            else:
-                foreign.append(route.request.url)
-                route.abort()
-
-        context.route("**/*", guard)
+        foreign = block_foreign_requests(context, site_url)
         context.on(
             "response",
             lambda response: sizes.update({response.url: int(response.headers.get("content-length", 0))}),

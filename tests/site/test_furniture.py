@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import serve
+import visits
 from bs4 import BeautifulSoup
 from visits import CHAPTER, DESKTOP, PHONE, visiting
 
@@ -18,10 +19,8 @@ NO_CHAPTERS = {"genindex.html", "search.html"}
 @pytest.fixture(scope="module")
 def pages():
     """{path: parsed page} of all built pages; the site's index.html only sends on to the first."""
-    site = serve.build()
-    paths = (path.relative_to(site) for path in sorted(site.rglob("*.html")))
-    names = (path.as_posix() for path in paths if path.parts[0] not in ("_static", "lite"))
-    return {name: BeautifulSoup((site / name).read_bytes(), "html.parser") for name in names if name != "index.html"}
+    names = [name for name in visits.pages() if name != "index.html"]
+    return {name: BeautifulSoup((serve.SITE / name).read_bytes(), "html.parser") for name in names}
 
 
 def test_every_page_has_one_heading_of_the_first_level(pages):

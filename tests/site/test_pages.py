@@ -3,16 +3,9 @@
 import pytest
 import serve
 from axe_playwright_python.sync_playwright import Axe
-from visits import AT_REST, CHAPTER, DRAWN, PHONE, go_to, visiting
+from visits import AT_REST, CHAPTER, DRAWN, PHONE, go_to, pages, visiting
 
 SERIOUS = ("serious", "critical")
-
-
-def pages():
-    """Paths of all built pages, as the browser asks for them. The lab's are JupyterLite's own."""
-    site = serve.build()
-    built = [path.relative_to(site) for path in sorted(site.rglob("*.html"))]
-    return [path.as_posix() for path in built if path.parts[0] not in ("_static", "lite")]
 
 
 def axe_faults(page, exclude=(), **options):

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 
+import serve
 from frames import DRAWN
 
 CHAPTER = "chapters/8-3-1-paged-kv-cache.html"
@@ -13,6 +14,29 @@ AT_REST = "document.getAnimations().every(animation => animation.playState === '
 MATH_DRAWN = "[...document.querySelectorAll('.math')].every(math => math.querySelector('mjx-container'))"
 
 
+def pages():
+    """Paths of all built pages, as the browser asks for them. The lab's are JupyterLite's own."""
+    site = serve.build()
+    built = [path.relative_to(site) for path in sorted(site.rglob("*.html"))]
+    return [path.as_posix() for path in built if path.parts[0] not in ("_static", "lite")]
+
+
+def block_foreign_requests(context, site_url):
+    """Lets nothing but the site through; returns the list that will hold what else was asked for."""
+    foreign = []
+
+    def guard(route):
+        url = route.request.url
+        if url.startswith((site_url + "/", "data:", "blob:")):
+            route.continue_()
+        else:
+            foreign.append(url)
+            route.abort()
+
+    context.route("**/*", guard)
+    return foreign
+
+
 def go_to(page, url):
     """Open url and wait until all of it is drawn."""
     page.goto(url)
@@ -22,18 +46,9 @@ def go_to(page, url):
 @contextmanager
 def visiting(browser, site_url, path, **context):
     """A page with nothing foreign: on leaving, asserts that it asked no other host and logged no error."""
-    foreign, errors = [], []
+    errors = []
     with browser.new_context(viewport=context.pop("viewport", DESKTOP), **context) as opened:
-
-        def guard(route):
-            url = route.request.url
-            if url.startswith((site_url + "/", "data:", "blob:")):
-                route.continue_()
-            else:
-                foreign.append(url)
-                route.abort()
-
-        opened.route("**/*", guard)
+        foreign = block_foreign_requests(opened, site_url)
         page = opened.new_page()
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on(

@@ -18,6 +18,7 @@ NEEDS = {
     "servelab.kernels": "Numba",
     "servelab.model": "PyTorch",
 }
+PAGE = "lite/notebooks/index.html"  # from the root of the site; opens the notebook that ?path= names
 COST = "about 40 MB the first time, then ready in some 15 seconds; nothing to install"
 
 
@@ -69,9 +70,7 @@ def _add_link(app: Sphinx, doctree, docname: str) -> None:
         Path(app.confdir) / app.config.servelab_lab_vendor
     )
     up = "../" * docname.count("/")
-    link = nodes.reference(
-        "", "Run in your browser", internal=True, refuri=f"{up}lite/notebooks/index.html?path={notebook.as_posix()}"
-    )
+    link = nodes.reference("", "Run in your browser", internal=True, refuri=f"{up}{PAGE}?path={notebook.as_posix()}")
     line = nodes.paragraph("", "", link, nodes.Text(_sentence(missing)), classes=["sl-run"])
     title = next(doctree.findall(nodes.title))
     title.parent.insert(title.parent.index(title) + 1, line)
