@@ -87,6 +87,13 @@ def test_shipped_predictions_are_compared_with_what_was_measured():
     assert "batch sweep" in text
 
 
+def test_a_run_of_short_times_alone_has_a_sentence_too(monkeypatch):
+    short = Comparison("token-budget", "r4_queue_s", "budget 8192", predicted_ms=565.0, measured_ms=3.0)
+    monkeypatch.setattr(shipped, "comparisons", lambda *_, **__: [short])
+    _, text = shipped_explorer("token-budget", "calibrated")
+    assert text == "token budget: 1 measured times, one, measured below a tenth of its prediction, by +562 ms."
+
+
 def test_a_time_of_next_to_nothing_is_compared_in_milliseconds():
     _, text = shipped_explorer("token-budget", "calibrated")
     assert text == (

@@ -68,14 +68,18 @@ def _error(each: Comparison) -> str:
 
 def _spread(found: list[Comparison]) -> str:
     errors = sorted(each.error for each in found if not _is_short(each))
-    text = f"off by {100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %"
-    text += f", in the median by {100 * median(each.error for each in found):+.0f} %"
     short = sorted((each for each in found if _is_short(each)), key=lambda each: each.predicted_ms - each.measured_ms)
+    parts = []
+    if errors:  # a run that was stopped early may have short ones alone
+        middle = median(each.error for each in found)
+        parts.append(
+            f"off by {100 * errors[0]:+.0f} to {100 * errors[-1]:+.0f} %, in the median by {100 * middle:+.0f} %"
+        )
     if len(short) == 1:
-        text += f"; one, measured below a tenth of its prediction, by {_error(short[0])}"
+        parts.append(f"one, measured below a tenth of its prediction, by {_error(short[0])}")
     elif short:
-        text += f"; {len(short)}, measured below a tenth of their predictions, by up to {_error(short[-1])}"
-    return f"{text}."
+        parts.append(f"{len(short)}, measured below a tenth of their predictions, by up to {_error(short[-1])}")
+    return f"{'; '.join(parts)}."
 
 
 def against_measured(found: list[Comparison], alt: str):
