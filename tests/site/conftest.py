@@ -11,8 +11,15 @@ from browser import NONE_FOUND, find_browser, launched
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Headless Chrome or Chromium with a fresh profile."""
+def site_url():
+    """Base URL of the built site. A lock in `build` keeps two test processes from building twice."""
+    with serve.serving(serve.build()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser(site_url):
+    """Headless Chrome or Chromium with a fresh profile. The site first: its build starts a browser of its own."""
     try:
         path = find_browser()
     except FileNotFoundError as error:
@@ -21,10 +28,3 @@ def browser():
         pytest.fail(NONE_FOUND, pytrace=False)
     with launched(path) as browser:
         yield browser
-
-
-@pytest.fixture(scope="session")
-def site_url():
-    """Base URL of the built site. A lock in `build` keeps two test processes from building twice."""
-    with serve.serving(serve.build()) as url:
-        yield url

@@ -37,10 +37,10 @@ def visitor(browser, site_url):
 
 
 def open_in_lab(page, site_url, path):
-    """By the link that the page has for it."""
+    """By the link that the page has for it; returns when Python runs: JupyterLab drops what is run before."""
     page.goto(f"{site_url}/{path}")
     page.get_by_role("link", name="Run in your browser").click()
-    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
+    page.locator(".jp-KernelStatus-success").wait_for()
 
 
 def run_cell(page, text, replacement=None):

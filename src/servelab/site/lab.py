@@ -19,7 +19,7 @@ NEEDS = {
     "servelab.model": "PyTorch",
 }
 PAGE = "lite/notebooks/index.html"  # from the root of the site; opens the notebook that ?path= names
-COST = "about 40 MB the first time, then ready in some 15 seconds; nothing to install"
+COST = "about 40 MB the first time; ready when the circle at the top right has a tick, in some 15 seconds"
 
 
 def _imported(code: str):
