@@ -4,6 +4,8 @@
   "use strict";
 
   const LOST = "The link names a setting that this figure does not have; here is its start.";
+  const REST_MS = 200; // a hand has come to rest; Safari allows 100 changes of the address in 10 seconds
+  const AXIS_TEXTS = '[class$="tick"] text, [class$="title"] text';
 
   // The document (figure and sentence) at one index an axis; the same steps as state_at in states.py.
   function stateAt(content, indices) {
@@ -24,17 +26,28 @@
     return document;
   }
 
-  // Text and lines take the page's colours, so that one figure serves light and dark.
-  function themed(layout) {
+  // Text and lines take the page's colours, so that one figure serves light and dark. No tick label is hidden: to look
+  // for those without room takes a tenth of a redraw, and margins make room. With `room` they are as given.
+  function themed(layout, room) {
     const style = getComputedStyle(document.documentElement);
     const text = style.getPropertyValue("--pst-color-text-base").trim();
     const line = style.getPropertyValue("--pst-color-border").trim();
-    const axis = { gridcolor: line, linecolor: line, tickcolor: line };
-    const result = { ...layout, font: { ...layout.font, color: text, family: getComputedStyle(document.body).fontFamily } };
+    const axis = { gridcolor: line, linecolor: line, tickcolor: line, ticklabeloverflow: "allow", automargin: !room };
+    const font = { ...layout.font, color: text, family: getComputedStyle(document.body).fontFamily };
+    const result = { ...layout, font, margin: { ...layout.margin, ...room } };
     for (const key of Object.keys(layout)) {
       if (/^[xy]axis\d*$/.test(key)) result[key] = { ...axis, ...layout[key] };
     }
     return result;
+  }
+
+  // Whether all that axes write is inside the drawing.
+  function labelsFit(plot) {
+    const whole = plot.getBoundingClientRect();
+    return [...plot.querySelectorAll(AXIS_TEXTS)].every((element) => {
+      const { left, right, bottom } = element.getBoundingClientRect();
+      return left >= whole.left - 1 && right <= whole.right + 1 && bottom <= whole.bottom + 1;
+    });
   }
 
   function fillTables(details, tables) {
@@ -68,6 +81,7 @@
       });
       this.button(".sl-reset", () => this.reset());
       this.button(".sl-link", (button) => this.copyLink(button));
+      this.steady = this.content.axes.some((axis) => axis.control === "slider"); // menus alone choose between drawings
       this.indices = this.start();
       this.readAddress();
       this.draw();
@@ -97,13 +111,15 @@
       this.frame = undefined;
       if (!this.late) return;
       this.late = false;
-      history.replaceState(null, "", this.address());
-      this.draw();
+      this.draw(this.steady);
+      clearTimeout(this.rest);
+      this.rest = setTimeout(() => history.replaceState(null, "", this.address()), REST_MS);
       this.frame = requestAnimationFrame(() => this.catchUp());
     }
 
     reset() {
       this.late = false;
+      clearTimeout(this.rest);
       this.indices = this.start();
       this.note = "";
       history.replaceState(null, "", location.pathname + location.search);
@@ -118,6 +134,7 @@
 
     // Returns whether there is something new to draw.
     readAddress() {
+      clearTimeout(this.rest);
       const noted = this.note;
       this.note = "";
       const [name, settings] = location.hash.slice(1).split(/:(.*)/s);
@@ -139,6 +156,7 @@
     }
 
     async copyLink(button) {
+      clearTimeout(this.rest);
       const link = new URL(this.address(), location.href).href;
       history.replaceState(null, "", link);
       try {
@@ -150,7 +168,7 @@
       setTimeout(() => (button.textContent = "Copy link"), 2000);
     }
 
-    draw() {
+    draw(moved = false) {
       const { figure, text } = stateAt(this.content, this.indices);
       this.content.axes.forEach((axis, i) => {
         const control = this.controls[i];
@@ -171,8 +189,19 @@
         return;
       }
       this.plot.style.minHeight = `${figure.layout.height}px`;
-      const config = { displayModeBar: false, responsive: true };
-      Plotly.react(this.plot, figure.data, themed(figure.layout), config).then(() => {
+      // Margins that fit anew make Plotly draw twice. They stay as they are, unless a label is cut.
+      if (moved && this.width === this.plot.clientWidth) {
+        const { l, r, b } = this.plot._fullLayout._size;
+        this.plotWith(figure, { l, r, b });
+        if (labelsFit(this.plot)) return;
+      }
+      this.width = this.plot.clientWidth;
+      this.plotWith(figure);
+    }
+
+    plotWith({ data, layout }, room) {
+      const config = this.plot.data ? undefined : { displayModeBar: false }; // it stays as it was first set
+      Plotly.react(this.plot, data, { ...themed(layout, room), width: this.width }, config).then(() => {
         this.root.dataset.drawn = this.indices.join(",") || "still"; // for tests and for print
       });
     }
@@ -189,6 +218,11 @@
   const figures = [...document.querySelectorAll(".sl-figure")].map((root) => new Figure(root));
   const redraw = () => figures.forEach((figure) => figure.draw());
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  let resized;
+  addEventListener("resize", () => {
+    clearTimeout(resized);
+    resized = setTimeout(() => figures.forEach((figure) => figure.width === figure.plot.clientWidth || figure.draw()), REST_MS);
+  });
   addEventListener("hashchange", () => {
     for (const figure of figures) if (figure.readAddress()) figure.draw();
   });
