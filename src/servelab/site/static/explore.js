@@ -113,8 +113,13 @@
       this.late = false;
       this.draw(this.steady);
       clearTimeout(this.rest);
-      this.rest = setTimeout(() => history.replaceState(null, "", this.address()), REST_MS);
+      this.rest = setTimeout(() => this.settle(), REST_MS);
       this.frame = requestAnimationFrame(() => this.catchUp());
+    }
+
+    settle() {
+      history.replaceState(null, "", this.address());
+      if (!labelsFit(this.plot)) this.draw();
     }
 
     reset() {
@@ -156,7 +161,6 @@
     }
 
     async copyLink(button) {
-      clearTimeout(this.rest);
       const link = new URL(this.address(), location.href).href;
       history.replaceState(null, "", link);
       try {
@@ -169,6 +173,7 @@
     }
 
     draw(moved = false) {
+      const width = this.plot.clientWidth; // before there is anything to lay out
       const { figure, text } = stateAt(this.content, this.indices);
       this.content.axes.forEach((axis, i) => {
         const control = this.controls[i];
@@ -189,19 +194,12 @@
         return;
       }
       this.plot.style.minHeight = `${figure.layout.height}px`;
-      // Margins that fit anew make Plotly draw twice. They stay as they are, unless a label is cut.
-      if (moved && this.width === this.plot.clientWidth) {
-        const { l, r, b } = this.plot._fullLayout._size;
-        this.plotWith(figure, { l, r, b });
-        if (labelsFit(this.plot)) return;
-      }
-      this.width = this.plot.clientWidth;
-      this.plotWith(figure);
-    }
-
-    plotWith({ data, layout }, room) {
       const config = this.plot.data ? undefined : { displayModeBar: false }; // it stays as it was first set
-      Plotly.react(this.plot, data, { ...themed(layout, room), width: this.width }, config).then(() => {
+      // Margins that fit anew make Plotly draw twice. While a slider moves they stay as they are.
+      const { l, r, b } = this.plot._fullLayout?._size ?? {};
+      const room = moved && width === this.width ? { l, r, b } : undefined;
+      this.width = width;
+      Plotly.react(this.plot, figure.data, { ...themed(figure.layout, room), width }, config).then(() => {
         this.root.dataset.drawn = this.indices.join(",") || "still"; // for tests and for print
       });
     }
