@@ -219,7 +219,9 @@
   let resized;
   addEventListener("resize", () => {
     clearTimeout(resized);
-    resized = setTimeout(() => figures.forEach((figure) => figure.width === figure.plot.clientWidth || figure.draw()), REST_MS);
+    resized = setTimeout(() => {
+      for (const figure of figures) if (figure.width !== figure.plot.clientWidth) figure.draw();
+    }, REST_MS);
   });
   addEventListener("hashchange", () => {
     for (const figure of figures) if (figure.readAddress()) figure.draw();
