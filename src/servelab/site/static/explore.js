@@ -195,7 +195,7 @@
       }
       this.plot.style.minHeight = `${figure.layout.height}px`;
       const config = this.plot.data ? undefined : { displayModeBar: false }; // it stays as it was first set
-      // Margins that fit anew make Plotly draw twice. While a slider moves they stay as they are.
+      // Margins that fit anew make Plotly draw twice. While controls move they stay as they are.
       const { l, r, b } = this.plot._fullLayout?._size ?? {};
       const room = moved && width === this.width ? { l, r, b } : undefined;
       this.width = width;
