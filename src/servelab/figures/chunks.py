@@ -85,17 +85,8 @@ def chunks_explorer(chunk, prompt, fixed_part):
     }
     times = [1e3 * cost.seconds([row]) for row in rows]
     fig = figure(height=360, barmode="stack", bargap=0, margin={"r": 26})  # room for the last tick label
-    gap = 0.08 * min(chunk, prompt)
     for name, values in parts.items():
-        fig.add_trace(
-            go.Bar(
-                x=[context + count / 2 for count, context in rows],
-                y=[round(value, 2) for value in values],
-                width=[count - gap for count, _ in rows] if len(rows) < 100 else None,
-                marker={"color": COLORS[PARTS[name]]},
-                hovertemplate=name + ": %{y:.1f} ms<extra></extra>",
-            )
-        )
+        fig.add_trace(_part(rows, [round(value, 2) for value in values], name))
     recorded = recorded_chunks(prompt) if chunk == 512 else []
     fig.add_trace(
         go.Scatter(
@@ -113,6 +104,23 @@ def chunks_explorer(chunk, prompt, fixed_part):
     fig.update_yaxes(title_text="time of the step (ms)", rangemode="tozero", nticks=5, fixedrange=True)
     whole = 1e3 * cost.seconds([(prompt, 0)])
     return describe(fig, *_described(rows, times, whole, recorded)), _sentence(rows, times, whole, recorded)
+
+
+def _part(rows, values, name):
+    """One part of each chunk's time: a bar each, or where bars would be hairlines, one area in steps."""
+    look = {"hovertemplate": name + ": %{y:.1f} ms<extra></extra>"}
+    color = COLORS[PARTS[name]]
+    if len(rows) > 64:
+        starts = [context for _, context in rows]
+        return go.Scatter(
+            x=[*starts, sum(rows[-1])], y=[*values, values[-1]], stackgroup="parts", mode="lines", fillcolor=color,
+            line={"shape": "hv", "width": 0}, hoveron="points", **look,
+        )  # fmt: skip
+    gap = 0.08 * rows[0][0]
+    return go.Bar(
+        x=[context + count / 2 for count, context in rows], y=values, width=[count - gap for count, _ in rows],
+        marker={"color": color}, **look,
+    )  # fmt: skip
 
 
 def recorded_chunks(prompt: int) -> list[dict]:
