@@ -128,7 +128,7 @@ def test_windows_explorer_marks_the_chosen_path():
 
 def test_a_prefix_shorter_than_a_window_is_replayed_whole_and_exactly():
     assert restoring.boxes("global_only", 100, 32) == [(0, ""), (100, "replay"), (32, "compute"), (128, "replay")]
-    assert "(exact)" in restoring.windows_explorer("global_only", 100, 32)[1]
+    assert "(then exact)" in restoring.windows_explorer("global_only", 100, 32)[1]
 
 
 def test_bars_too_small_for_a_number_have_none():

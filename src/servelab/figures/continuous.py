@@ -16,7 +16,7 @@ ARRIVALS = {
 POLICIES = {
     "static": "static",
     "continuous": "continuous",
-    "chunked, 2048 a step": "chunked",
+    "chunked": "chunked",
     "one at a time": "serial",
 }
 MAX_RUNNING = [1, 2, 3, 4]

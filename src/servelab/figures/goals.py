@@ -82,11 +82,11 @@ def goals_explorer(batch, percentile, measure):
         **{"yshift": 16, "xanchor": "right" if percentile > 60 else "left"},
     )
     names = color_key((LINE_COLORS[name], label, "━") for name, label in NAMES.items())
-    add_heading(fig, f"{names}   ◇ recorded median")
+    add_heading(fig, f"{names}   ◇ recorded")
     fig.update_xaxes(title_text="percentile", range=[0, 101], nticks=6, fixedrange=True)
     fig.update_yaxes(title_text="gap (ms)", range=[0, 195], nticks=5, fixedrange=True)
     table = [[f"p{p}", *(f"{_curve(batch, name)[p]:.1f}" for name in NAMES)] for p in PERCENTILES]
-    table.append(["recorded median", *(f"{recorded[name]:.1f}" for name in NAMES)])
+    table.append(["recorded: decode step, mean of a request", *(f"{recorded[name]:.1f}" for name in NAMES)])
     alt = (
         f"Batch {batch}: ITL is {_curve(batch, 'itl')[50]:.1f} ms at the median and {_curve(batch, 'itl')[100]:.1f} ms "
         f"at most; TPOT {_curve(batch, 'tpot')[50]:.1f} and {_curve(batch, 'tpot')[100]:.1f} ms."

@@ -41,23 +41,24 @@ def offload_explorer(every, buffers, link, ratio):
     fig.update_xaxes(title_text="ms", range=[0, 1.02 * top], nticks=6, fixedrange=True, row=2, col=1)
     extra = offload.extra_requests(net, 8192 * memory.kv_bytes_per_token(model))
     floor = offload.step_lower_bound_s(len(layers) * copy_s, STEP_S)
+    copying = "the link copies for" if ratio == 1 else "copying and decompressing, one after the other, take"
+    copies_ms = 1e3 * len(layers) * copy_s
     numbers = [
         ["freed (MiB)", f"{freed // MIB}"],
         ["kept for buffers (MiB)", f"{(freed - net) // MIB}"],
         ["net (MiB)", f"{net // MIB}"],
-        ["copies of a step (ms)", f"{1e3 * len(layers) * copy_s:.2f}"],
+        ["copies of a step (ms)" if ratio == 1 else "copying and decompressing of a step (ms)", f"{copies_ms:.2f}"],
         ["computing of a step (ms)", f"{1e3 * STEP_S:.2f}"],
         ["step (ms)", f"{1e3 * step_s:.2f}"],
     ]
     alt = (
         f"{len(layers)} FFNs free {freed // MIB} MiB, of which {(freed - net) // MIB} stay as buffers. In a step of "
-        f"{1e3 * step_s:.1f} ms the link copies for {1e3 * len(layers) * copy_s:.1f} ms and the device computes for "
-        f"{1e3 * STEP_S:.1f} ms."
+        f"{1e3 * step_s:.1f} ms {copying} {copies_ms:.1f} ms and the device computes for {1e3 * STEP_S:.1f} ms."
     )
     describe(fig, alt, (["quantity", "value"], numbers))
     text = (
-        f"{len(layers)} layers: net {net // MIB} MiB, {extra} more contexts of 8192 tokens. A step copies for "
-        f"{1e3 * len(layers) * copy_s:.1f} ms, so that it cannot be shorter than {1e3 * floor:.1f} ms; with "
+        f"{len(layers)} layers: net {net // MIB} MiB, {extra} more contexts of 8192 tokens. {copying.capitalize()} "
+        f"{copies_ms:.1f} ms a step, so that it cannot be shorter than {1e3 * floor:.1f} ms; with "
         f"{buffers} buffer{'s' if buffers > 1 else ''} it takes {1e3 * step_s:.1f} ms instead of {1e3 * STEP_S:.1f}."
     )
     return fig, text.replace("1 more contexts", "1 more context")

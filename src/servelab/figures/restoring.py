@@ -163,10 +163,10 @@ def windows_explorer(hit, prefix, appended):
     columns = ["found", "replayed", "new history", "through the decoder", "tokens x layers", "encoder's window"]
     describe(fig, f"Prefix {prefix:,}, appended {appended:,} tokens. {alt}.", (columns, rows))
     kept = f" {now.kept_outputs} of these outputs of the encoder must have been kept." if now.kept_outputs else ""
-    exact = "exact" if now.is_encoder_exact else "approximate: the replay does not see what came before it"
+    exact = "exact" if now.is_encoder_exact else "approximate, as the replay does not see what came before it"
     return fig, (
         f"The encoder takes {now.encoder_tokens:,} tokens, {now.replayed_tokens} of them only to rebuild its window "
-        f"({exact}). The decoder replays the last {now.decoder_tokens} in any case.{kept} "
+        f"(then {exact}). The decoder's is always approximate: it replays the last {now.decoder_tokens}.{kept} "
         f"In all {now.token_layers:,} tokens x layers."
     )
 

@@ -70,7 +70,8 @@ def round_explorer(acceptance, draft_length, lookup_ms, verify_ms):
     )
     text += f"plain decode ({DECODE_MS} ms). "
     if budget <= 0:
-        return fig, text + "No look-up is fast enough: verifying alone takes too long for so few tokens."
+        alone = "as long as plain decode for the same tokens" if budget == 0 else "too long for so few tokens"
+        return fig, text + f"No look-up is fast enough: verifying alone takes {alone}."
     return fig, text + f"Drafts pay while a look-up takes less than {budget:.1f} ms."
 
 

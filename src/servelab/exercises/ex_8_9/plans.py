@@ -171,7 +171,7 @@ SHORT = Choice(
     options={
         "a": "D no longer fits: with shorter outputs its draft model needs more memory.",
         "b": "D's prefill takes 0.19 s longer, as the draft model reads the input too. With 15 tokens left it saves "
-             "few rounds, fewer than that is worth; E pays nothing beforehand.",
+             "only a few rounds, too few to make up for that; E pays nothing beforehand.",
         "c": "E gives more tokens a round when outputs are short.",
         "d": "The choice does not change: D is cheapest at any output length.",
     },
