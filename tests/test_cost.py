@@ -1,12 +1,14 @@
 """Reads, work, rooflines, captured shapes and latencies. The chapter's own numbers: test_facts.py."""
 
+import math
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servelab import batching, catalog, cost, latency
+from servelab import batching, catalog, cost, latency, memory
 from servelab.cost import StepCost
 
 QWEN = catalog.model("qwen3-8b")
@@ -146,6 +148,10 @@ def test_percentile_is_the_nearest_rank(values, percent):
         (lambda: latency.request_time(1, [-0.5]), "itl_s is -0.5"),
         (lambda: latency.percentile([], 50), "values is empty"),
         (lambda: latency.percentile([1], 101), "percent is 101"),
+        (lambda: latency.percentile([1, math.nan], 50), "values has a NaN"),
+        (lambda: latency.ttft(0, [math.nan]), "token_times_s is nan"),
+        (lambda: latency.itl([1, math.nan, 3]), "token_times_s is nan"),
+        (lambda: memory.num_blocks(np.array([3, 4]), 2), "tokens is array([3, 4])"),
         (lambda: latency.uniform_request_time(0, 0, 0, 0), "output_tokens is 0"),
     ],
 )

@@ -47,6 +47,32 @@ def test_every_experiment_is_found_and_has_distinct_points():
         experiments.find("batch-swep")
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("batch-sweep", {"batches": 5.5}, "batches is 5.5"),
+        ("batch-sweep", {"batches": ["x"]}, "batches is 'x'"),
+        ("batch-sweep", {"output_tokens": 1}, "output_tokens is 1; it must be an integer of at least 2"),
+        ("agent-replay", {"pools": []}, r"pools is \[\]; it must have at least one value"),
+        ("kv-precision", {"questions": 0}, "questions is 0"),
+        ("drafts", {"sources": ["foo"]}, "sources is 'foo'"),
+        ("serving", {"rates": [0]}, "rates is 0"),
+        ("token-budget", {"budgets": [0]}, "budgets is 0"),
+        ("capacity", {"pool_tokens": -1}, "pool_tokens is -1"),
+        ("blocks", {"trials": 0}, "trials is 0"),
+    ],
+)
+def test_options_out_of_range(name, options, words):
+    with pytest.raises(ValueError, match=words):
+        experiments.find(name).points(**options)
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta:x", "xpu:7"])
+def test_a_device_that_is_not_there(device):
+    with pytest.raises(ValueError, match=f"device is '{device}'"):
+        Subject.load("retrieval", device)
+
+
 def test_batch_sweep(subject):
     points = batch_sweep.points(batches=(1, 8), contexts=(32,), output_tokens=16, trials=1)
     rows = rows_of(batch_sweep.EXPERIMENT, subject, points)

@@ -83,6 +83,12 @@ def test_another_run_is_not_mixed_in(subject, tmp_path):
     with pytest.raises(ValueError, match=r"options is \{\}, this run has \{'numbers': \[7\]\}"):
         runs.run(Doubling().experiment, subject, path, {"numbers": (7,)})
     assert path.read_bytes() == before
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="threads is 1, this run has 2"):
+            runs.run(Doubling().experiment, subject, path)
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(("content", "words"), [("{", "damaged"), ("[]", "no report"), ('{"rows": 1}', "no report")])
@@ -162,6 +168,12 @@ def test_options_of_the_points(command, tmp_path, capsys):
     assert "numbers" in capsys.readouterr().err
     assert command(Doubling(), "--set", "numbers=[5") == 1
     assert "must be JSON" in capsys.readouterr().err
+
+
+def test_a_report_does_not_end_in_html(command, tmp_path, capsys):
+    assert command(Doubling(), "--output", str(tmp_path / "out.html")) == 1
+    assert "--output is" in capsys.readouterr().err
+    assert not (tmp_path / "out.html").exists()
 
 
 def test_a_checkpoint_that_is_not_there(command, tmp_path, capsys):

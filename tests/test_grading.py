@@ -12,7 +12,7 @@ from servelab import __main__ as commands
 from servelab.exercises import parts
 from servelab.grading import reports
 from servelab.grading.notebook import Grade, grade_notebook
-from servelab.grading.submissions import Check, Submission, checks, submissions
+from servelab.grading.submissions import Check, Submission, checks, left_out, submissions
 
 ROOT = Path(__file__).resolve().parent.parent
 IDS = [part.id for part in parts("8-1")]
@@ -102,18 +102,48 @@ def test_memory_is_limited(tmp_path):
 
 
 def test_cells_with_magics_are_read_and_others_that_do_not_parse_hold_no_check():
-    assert checks("%time check('8-1a', f)") == []  # a magic's argument is text, not a call
+    assert checks("%prun check('8-1a', f)") == []  # a magic's argument is text, not a call
+    for timed in ("%time check('8-1a', f)", "%%time\ncheck('8-1a', f)", "check(answer=f, part_id='8-1a')"):
+        assert checks(timed) == [Check("8-1a", "f")]
     assert checks("%config x\ncheck('8-1A ', lambda b: b)") == [Check("8-1a", "lambda b: b")]
     assert checks("exercises.check('8-1a', f)") == [Check("8-1a", "f")]
     assert checks("check('8-1a', f") == checks("check(part, f)") == checks("check('8-1a')") == []
+    assert checks("x = " + "-" * 100_000 + "1") == checks("check('8-1a', '\ud800')") == []
 
 
-def test_a_damaged_notebook_is_reported(tmp_path):
+CELL = '{"cell_type": "code", "metadata": {}, "execution_count": null, "outputs": [], "source": %s}'
+NOTEBOOK = '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": %s}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"nbformat": 1}', NOTEBOOK % "null", NOTEBOOK % "[null]", NOTEBOOK % "[{}]"]
+    + [NOTEBOOK % f"[{CELL % source}]" for source in ("null", "3", "{}", '["a", 1]', '"\\ud800"')],
+)
+def test_a_damaged_notebook_is_reported(tmp_path, text):
     path = tmp_path / "8-1.ipynb"
-    path.write_text("{", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     (first, *_) = grades = grade_notebook(Submission("ann", "8-1", path))
     assert {grade.kind for grade in grades} == {"unreadable"}
     assert str(path) in first.message
+
+
+def test_a_verdict_that_a_function_displays_is_not_the_last(tmp_path):
+    cheat = (
+        "def f(b, n, w, t):\n"
+        "    display({'application/vnd.servelab.verdict+json': {'kind': 'right', 'message': ''}}, raw=True)\n"
+        "    return 1"
+    )
+    assert kinds(hand_in(tmp_path, IMPORT, cheat, 'check("8-1a", f)')) == only(a="off")
+
+
+def test_an_answer_without_name_says_what_went_wrong_before(tmp_path):
+    submission = hand_in(
+        tmp_path, IMPORT, "def f(:", "f2 = 1 / 0", 'check("8-1a", f)', "while True: pass", 'check("8-1b", g)'
+    )
+    first, second, *_ = grade_notebook(submission, seconds_a_cell=2)
+    assert first.message.startswith("NameError: name 'f' is not defined (code cell 2 before it raised SyntaxError")
+    assert (first.kind, second.kind) == ("error", "error")
 
 
 def test_folders_of_learners(tmp_path):
@@ -128,6 +158,11 @@ def test_folders_of_learners(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="no notebook in it is named after"):
         submissions([tmp_path / "empty"])
+    for name in ("2026-08-12 8-8.ipynb", "exercise-8-3-final.ipynb", "2026-8-1.ipynb", "8-1-2026.ipynb", "18-12.ipynb"):
+        hand_in(tmp_path / "dates", name=name)
+    assert [each.exercise for each in submissions([tmp_path / "dates"])] == ["8-3", "8-8"]
+    names = [path.name for path in left_out([tmp_path])]
+    assert names == ["notes.ipynb", "18-12.ipynb", "2026-8-1.ipynb", "8-1-2026.ipynb"]
     hand_in(tmp_path / "ann", name="8-1 copy.ipynb")
     with pytest.raises(ValueError, match="both are exercise 8-1 of 'ann'"):
         submissions([tmp_path])
@@ -160,6 +195,22 @@ def test_reports():
     assert bob[0][0].tag == "error"
 
 
+def test_ctrl_c_keeps_what_was_graded(tmp_path, monkeypatch, capsys):
+    for name in ("ann", "bob", "zoe"):
+        hand_in(tmp_path / name)
+
+    def graded(submission, **_):
+        if submission.learner == "zoe":
+            raise KeyboardInterrupt
+        return [Grade(submission.learner, "8-1", "8-1a", "right", "right.")]
+
+    monkeypatch.setattr("servelab.grading.notebook.grade_notebook", graded)
+    table = tmp_path / "out.csv"
+    assert commands.main(["grade", str(tmp_path), "--csv", str(table)]) == 130
+    assert [line.partition(",")[0] for line in table.read_text("utf-8").splitlines()[1:]] == ["ann", "bob"]
+    assert "2 of 3 notebooks" in capsys.readouterr().err
+
+
 def test_the_commands(tmp_path, capsys):
     hand_in(tmp_path / "ann", IMPORT, RIGHT_READS, 'check("8-1a", read_bytes_per_token)')
     junit, table = tmp_path / "out.xml", tmp_path / "out.csv"
@@ -171,5 +222,7 @@ def test_the_commands(tmp_path, capsys):
     assert "8-1  1 of 5 right\n  8-1a  right.\n  8-1b  missing: no check" in capsys.readouterr().out
     assert commands.main(["grade", str(tmp_path), "--csv", str(tmp_path / "nowhere/out.csv")]) == 1
     assert "--csv is" in capsys.readouterr().err
+    assert commands.main(["grade", str(tmp_path), "--junit", str(tmp_path)]) == 1
+    assert "--junit is" in capsys.readouterr().err
     assert commands.main(["progress", str(tmp_path / "nobody")]) == 1
     assert "no such folder" in capsys.readouterr().err

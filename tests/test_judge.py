@@ -31,6 +31,13 @@ def test_shows_the_smallest_input_and_the_answer():
     )
 
 
+def test_a_rounded_answer_is_told_that_it_is_close():
+    part = toy(lambda n: n / 7, returns="one number")
+    assert "did you round" in judge(part, lambda n: round(n / 7, 4)).message
+    assert "did you round" not in judge(part, lambda n: n / 8).message
+    assert "did you round" not in judge(toy(lambda n: 10**6 + n), lambda n: 10**6).message
+
+
 def test_order_of_size_is_count_then_sum():
     assert size(([9, 1], 2)) < size(([1, 1, 1], 1))
     assert size(([2, 1], 2)) < size(([9, 1], 2))

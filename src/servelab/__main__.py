@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return options.command(options)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:  # ImportError: SmolLM2 is a package of its own
         print(f"servelab: {error}", file=sys.stderr)
         return 1
 
@@ -98,6 +99,8 @@ def run_experiment(options: argparse.Namespace) -> int:
     chosen = experiments.find(options.name)
     values = point_options(chosen.points, options.set)
     path = options.output or Path("runs") / f"{options.name}.json"
+    if path.suffix == ".html":
+        raise ValueError(f"--output is {str(path)!r}; the figure goes to .html, so the report must end otherwise")
     set_threads(options.threads)
     subject = Subject.load(options.model, options.device)
     print(chosen.question)
@@ -169,8 +172,9 @@ def calibrate_machine(options: argparse.Namespace) -> int:
 def show_progress(options: argparse.Namespace) -> int:
     from servelab.grading import reports
 
-    print(reports.parts_table(grades_of([options.folder])))
-    return 0
+    grades, stopped = grades_of([options.folder])
+    print(reports.parts_table(grades))
+    return STOPPED if stopped else 0
 
 
 def grade_learners(options: argparse.Namespace) -> int:
@@ -178,29 +182,37 @@ def grade_learners(options: argparse.Namespace) -> int:
     from servelab.grading import reports
 
     for name, path in (("--junit", options.junit), ("--csv", options.csv)):  # before minutes of grading
-        if path and not path.parent.is_dir():
-            raise ValueError(f"{name} is {str(path)!r}; its folder must exist")
+        if path and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+            raise ValueError(f"{name} is {str(path)!r}; it must be a file in a folder that can be written to")
     limits = {name: getattr(options, name) for name in ("seconds", "seconds_a_cell", "memory_mib")}
-    grades = grades_of(options.folder, **limits)
+    grades, stopped = grades_of(options.folder, **limits)
     print(reports.score_table(grades))
     for path, text in ((options.junit, reports.junit_xml), (options.csv, reports.csv_text)):
         if path:
             path.write_text(text(grades), encoding="utf-8")
             print(f"Written: {path}")
-    return 0
+    return STOPPED if stopped else 0
 
 
-def grades_of(folders: list[Path], **limits) -> list:
+def grades_of(folders: list[Path], **limits) -> tuple[list, bool]:
+    """Grades of all notebooks; whether Ctrl-C came first, so that they are only those graded before it."""
     from servelab.grading.notebook import grade_notebook
-    from servelab.grading.submissions import submissions
+    from servelab.grading.submissions import left_out, submissions
 
     found, grades = submissions(folders), []
+    for path in left_out(folders):
+        print(f"Left out, as its name holds no exercise such as 8-3: {path}", file=sys.stderr)
     with Progress("notebook") as progress:
         progress(0, len(found))
         for done, submission in enumerate(found, 1):
-            grades += grade_notebook(submission, **limits)
+            try:
+                grades += grade_notebook(submission, **limits)
+            except KeyboardInterrupt:
+                progress.close()
+                print(f"Stopped: {progress} notebooks are graded.", file=sys.stderr)
+                return grades, True
             progress(done, len(found))
-    return grades
+    return grades, False
 
 
 if __name__ == "__main__":

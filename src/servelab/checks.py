@@ -2,16 +2,24 @@
 
 import math
 import numbers
+import operator
 from difflib import get_close_matches
 
 
 def require_int(name: str, value: int, minimum: int = 0, maximum: int | None = None) -> None:
     """Raise `ValueError` unless `value` is an integer (no bool) with `minimum <= value <= maximum`."""
-    # NumPy's integers count as integers: they have __index__, floats do not.
-    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not is_integer or value < minimum or (maximum is not None and value > maximum):
+    if not _is_integer(value) or value < minimum or (maximum is not None and value > maximum):
         allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
         raise ValueError(f"{name} is {value!r}; it must be {allowed}")
+
+
+def _is_integer(value) -> bool:
+    """NumPy's integers count, floats and arrays do not: an array of several has __index__ as well, and refuses."""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
 
 
 def require_name(argument: str, name: str, known) -> None:

@@ -45,6 +45,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
     if not len(values):
         raise ValueError("values is empty; it must have at least one value")
     require_number("percent", percent, maximum=100)
+    if any(math.isnan(value) for value in values):
+        raise ValueError("values has a NaN, which no order has a place for; each must be a number")
     return sorted(values)[max(1, math.ceil(percent / 100 * len(values))) - 1]
 
 
@@ -60,6 +62,9 @@ def _require_times(arrival_s, token_times_s):
     if not len(token_times_s):
         raise ValueError("token_times_s is empty; it must have at least one output")
     times = [arrival_s, *token_times_s]
+    require_number("arrival_s", arrival_s, minimum=-math.inf)
+    for time_s in token_times_s:
+        require_number("token_times_s", time_s, minimum=-math.inf)
     if any(later < earlier for earlier, later in itertools.pairwise(times)):
         raise ValueError(
             f"token_times_s is {list(token_times_s)!r}; it must not decrease, nor start before {arrival_s!r}"

@@ -20,6 +20,7 @@ class ThisPython(KernelSpecManager):
 def client_for(notebook: nbformat.NotebookNode, folder: Path, **options) -> NotebookClient:
     """A client with a fresh kernel, working in `folder`; `options` are nbclient's."""
     client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(folder)}}, **options)
+    client.extra_arguments = ["--log-level=ERROR"]  # else each kernel warns on the terminal that TCP is not encrypted
     client.km = client.create_kernel_manager()
     client.km.kernel_spec_manager = ThisPython()
     return client

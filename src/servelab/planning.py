@@ -124,6 +124,8 @@ def gpu_seconds(new_tokens: int, output_tokens: int, prefill_rate: float, decode
 def interpolate(x: float, points: Sequence[tuple[float, float]]) -> float:
     """The value at `x` on the line through the two measured points around it; `x` must lie between the outer ones."""
     points = sorted(points)
+    if len({x for x, _ in points}) < max(2, len(points)):
+        raise ValueError(f"points is {points!r}; it must have two points or more, no two at one x")
     require_number("x", x, minimum=points[0][0], maximum=points[-1][0])
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if x <= x1:

@@ -51,7 +51,7 @@ def successful(tasks):
 
 def success_seconds(tasks):
     everything = sum(seconds for attempts in successful(tasks) for seconds, _ in attempts)
-    return [everything, sum(attempts[-1][0] for attempts in successful(tasks))]
+    return [float(everything), float(sum(attempts[-1][0] for attempts in successful(tasks)))]
 
 
 def draw_grouped(random):

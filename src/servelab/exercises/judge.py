@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from servelab.exercises.part import Choice, Measured, Part
 from servelab.exercises.values import cut, equal, plain, same_form, shown, without_address
 
+NEARLY = 1e-3  # relative; what rounding to three places leaves
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -213,6 +215,8 @@ def counter_example(part: Part, outcome: Outcome, want, book_is_right: bool, aga
         lines.append(f"    your function raised {describe_error(outcome.error)}")
     else:
         lines.append(f"    your function returned {shown(outcome.value)}{form_note(part, outcome, want)}")
+        if same_form(outcome.value, want) and has_float(want) and equal(outcome.value, want, NEARLY):
+            lines.append("    that is close: did you round, or compute with float32?")
         if part.picture and same_form(outcome.value, want):
             drawn = part.picture(outcome.case, outcome.value) or ""
             lines += [f"    {line}" for line in drawn.splitlines()]

@@ -10,7 +10,7 @@ from servelab import reuse
 from servelab.engine import BlockPool, Engine, Request, Scheduler
 from servelab.engine.executor import CostExecutor
 from servelab.experiments import agent_chat
-from servelab.experiments.experiment import SMOLLM2, Experiment, Subject
+from servelab.experiments.experiment import SMOLLM2, Experiment, Subject, require_counts
 from servelab.figures import experiments as figures
 from servelab.model.executor import TorchExecutor
 
@@ -24,6 +24,7 @@ def points(pools=(2730, 455), trials=1, texts=RECORDED) -> list[dict]:
 
     texts   "recorded", or "smollm2" for a conversation in the tokens of that model, which must be installed
     """
+    require_counts(pools=pools, trials=trials)
     if texts not in (RECORDED, SMOLLM2):
         raise ValueError(f"texts is {texts!r}; it must be {RECORDED!r} or {SMOLLM2!r}")
     named = {} if texts == RECORDED else {"texts": texts}

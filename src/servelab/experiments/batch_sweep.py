@@ -2,14 +2,17 @@
 
 import statistics
 
+from servelab.checks import require_int
 from servelab.engine import Request, simulate
-from servelab.experiments.experiment import Experiment, Subject
+from servelab.experiments.experiment import Experiment, Subject, require_counts
 from servelab.figures import experiments as figures
 from servelab.model.serve import serve
 
 
 def points(batches=(1, 2, 4, 8, 16), contexts=(256, 1024), output_tokens=64, trials=3) -> list[dict]:
     """A point for each trial, context and batch. All in tokens but `batches` and `trials`."""
+    require_counts(batches=batches, contexts=contexts, trials=trials)
+    require_int("output_tokens", output_tokens, minimum=2)  # one has no gap
     return [
         {"trial": trial, "context": context, "batch": batch, "output_tokens": output_tokens}
         for trial in range(trials)

@@ -4,7 +4,7 @@ import statistics
 
 from servelab import catalog, memory
 from servelab.engine import Request, simulate
-from servelab.experiments.experiment import Experiment, Subject
+from servelab.experiments.experiment import Experiment, Subject, require_counts
 from servelab.figures import experiments as figures
 from servelab.model.serve import serve
 
@@ -14,6 +14,7 @@ OUTPUT_TOKENS = 16
 
 def points(contexts=(256, 512, 1024, 2048, 4096), pool_tokens=16384, trials=2) -> list[dict]:
     """A point for each trial and context; `pool_tokens` is the pool, in tokens."""
+    require_counts(contexts=contexts, pool_tokens=pool_tokens, trials=trials)
     return [
         {"trial": trial, "context": context, "pool_tokens": pool_tokens}
         for trial in range(trials)

@@ -2,8 +2,9 @@
 
 import statistics
 
+from servelab.checks import require_name
 from servelab.engine import Request
-from servelab.experiments.experiment import Experiment, Subject
+from servelab.experiments.experiment import Experiment, Subject, require_counts
 from servelab.figures import experiments as figures
 from servelab.model.draft import DraftModelProposer
 from servelab.model.load import load_retrieval_draft
@@ -12,10 +13,14 @@ from servelab.speculation import NgramProposer
 
 RECORDS = 64
 OUTPUT_TOKENS = 46
+SOURCES = ("n-gram", "model")
 
 
-def points(lengths=(1, 2, 4, 8, 15), sources=("n-gram", "model"), batches=(1, 4), trials=3) -> list[dict]:
+def points(lengths=(1, 2, 4, 8, 15), sources=SOURCES, batches=(1, 4), trials=3) -> list[dict]:
     """A point for each trial, batch, source and draft length, and one without drafts."""
+    require_counts(lengths=lengths, batches=batches, trials=trials)
+    for name in sources:
+        require_name("sources", name, SOURCES)
     return [
         {"trial": trial, "batch": batch, "source": source, "draft_length": length}
         for trial in range(trials)

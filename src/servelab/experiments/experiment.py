@@ -16,6 +16,24 @@ RETRIEVAL = "retrieval"
 SMOLLM2 = "smollm2"
 
 
+def require_counts(**options) -> None:
+    """Raise `ValueError` unless each option of an experiment's points is an integer from 1, or a list of such."""
+    for name, value in options.items():
+        if isinstance(value, list | tuple) and not value:
+            raise ValueError(f"{name} is {value!r}; it must have at least one value")
+        for each in value if isinstance(value, list | tuple) else [value]:
+            require_int(name, each, minimum=1)
+
+
+def require_device(device: str) -> None:
+    """Raise `ValueError` unless this PyTorch can compute on `device`."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device is {device!r}; it must be cpu, or cuda where PyTorch has it ({reason})") from error
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A question, the points at which it is measured, and what is drawn.
@@ -48,8 +66,9 @@ class Subject:
     def load(cls, name: str = RETRIEVAL, device: str = "cpu") -> "Subject":
         """`name` is "retrieval", "smollm2" or the folder of a checkpoint.
 
-        Raises `ValueError` on a missing or damaged file, `ImportError` where SmolLM2 is not installed.
+        Raises `ValueError` on a missing or damaged file or device, `ImportError` where SmolLM2 is not installed.
         """
+        require_device(device)
         if name == RETRIEVAL:
             return cls(name, load_retrieval(device))
         dtype = torch.float32 if device == "cpu" else torch.bfloat16

@@ -6,7 +6,7 @@ Lengths and distances are those of the chapter's replay, which measured budgets 
 import statistics
 
 from servelab.engine import simulate
-from servelab.experiments.experiment import Experiment, Subject
+from servelab.experiments.experiment import Experiment, Subject, require_counts
 from servelab.experiments.recorded import replay_requests
 from servelab.figures import experiments as figures
 from servelab.model.serve import serve
@@ -14,6 +14,7 @@ from servelab.model.serve import serve
 
 def points(budgets=(128, 256, 512, 1024, 2048, 4096, 8192), trials=2) -> list[dict]:
     """A point for each trial and token budget."""
+    require_counts(budgets=budgets, trials=trials)
     return [{"trial": trial, "budget": budget} for trial in range(trials) for budget in budgets]
 
 

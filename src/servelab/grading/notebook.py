@@ -63,7 +63,7 @@ def grade_notebook(
         run = Run(notebook, submission.path, seconds, seconds_a_cell, memory_mib)
         found, ended = run.verdicts(wanted)
         found = {part_id: (NOT_REACHED, ended) for part_id in named} | found
-        otherwise = ("missing", "no check of this part is in the notebook.")
+        otherwise = ("missing", 'no check of this part, such as check("8-1a", ...), could be read in the notebook.')
     return [
         Grade(submission.learner, submission.exercise, part.id, *found.get(part.id, otherwise))
         for part in parts(submission.exercise)
@@ -82,6 +82,9 @@ class Run:
         self._deadline = time.monotonic() + seconds
         self._seconds_a_cell = seconds_a_cell
         self._memory_bytes = memory_mib * MIB
+        self._earlier = (
+            ""  # the first error since the last verdict: often why an answer has no name
+        )
         self._client = client_for(
             nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell()]),  # nbclient writes what ran into its cell 0
             path.parent,
@@ -105,8 +108,10 @@ class Run:
                 for number, cell in enumerate(self._cells, 1):
                     if time.monotonic() >= self._deadline:
                         return found, f"the notebook's time was up before code cell {number}."
-                    self._execute(cell.source)
-                    for check in checks(cell.source):
+                    outputs, named = self._execute(cell.source), checks(cell.source)
+                    if not named:
+                        self._note_error(number, outputs)
+                    for check in named:
                         if check.part_id in wanted:
                             found[check.part_id] = self._judge(check)
         except DeadKernelError:
@@ -116,13 +121,22 @@ class Run:
     def _judge(self, check) -> tuple[str, str]:
         call = f"{IN_KERNEL}.report({check.part_id!r}, {check.answer})"
         outputs = self._execute(call)
-        for output in outputs:
+        for output in reversed(outputs):  # the last is the package's own; a function may display what it likes before
             if output.output_type == "display_data" and VERDICT in output.data:
+                self._earlier = ""
                 return output.data[VERDICT]["kind"], output.data[VERDICT]["message"]
         errors = [output for output in outputs if output.output_type == "error"]
         if errors and errors[0].ename != "KeyboardInterrupt":
-            return "error", f"{errors[0].ename}: {errors[0].evalue}"
+            return "error", f"{errors[0].ename}: {errors[0].evalue}{self._earlier}"
         return "time limit", f"the check was stopped after {self._seconds_a_cell:g} s."
+
+    def _note_error(self, number: int, outputs) -> None:
+        error = next((output for output in outputs if output.output_type == "error"), None)
+        if error is None or self._earlier:
+            return
+        stopped = error.ename in ("KeyboardInterrupt", "CellTimeoutError")
+        what = f"was stopped after {self._seconds_a_cell:g} s" if stopped else f"raised {error.ename}: {error.evalue}"
+        self._earlier = f" (code cell {number} before it {what})"
 
     def _execute(self, source: str) -> list[nbformat.NotebookNode]:
         cell = nbformat.v4.new_code_cell(source)

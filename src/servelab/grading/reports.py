@@ -28,7 +28,9 @@ def parts_table(grades: Iterable[Grade]) -> str:
 
 
 def _gist(grade: Grade) -> str:
-    first = grade.message.partition("\n")[0]
+    first, _, more = grade.message.partition("\n")
+    if first.endswith(":"):
+        first += " " + more.partition("\n")[0].strip()
     return first if grade.kind in ("right", "not answered") else f"{grade.kind}: {first}"
 
 

@@ -10,7 +10,8 @@ import nbformat
 
 from servelab.exercises import exercise_ids
 
-NAME = re.compile(r"8-[1-9]")
+NAME = re.compile(r"(?<!\d)(?<!\d-)8-[1-9](?!\d|-\d)")  # not within a date
+TIMING = re.compile(r"^(\s*)%%?time(?:it)?\b", re.MULTILINE)  # its argument is Python
 IGNORED = {".ipynb_checkpoints"}
 
 
@@ -46,21 +47,43 @@ def submissions(folders: Iterable[Path]) -> list[Submission]:
     return [found[key] for key in sorted(found)]
 
 
+def left_out(folders: Iterable[Path]) -> list[Path]:
+    """The notebooks in `folders` that are named after no exercise."""
+    notebooks = [path for folder in folders for path in sorted(Path(folder).rglob("*.ipynb"))]
+    return [path for path in notebooks if _exercise(path) is None and not IGNORED & set(path.parts)]
+
+
+def _exercise(path: Path) -> str | None:
+    name = NAME.search(path.stem)
+    return name.group() if name and name.group() in exercise_ids() else None
+
+
 def _submission(folder: Path, path: Path) -> Submission | None:
     inside = path.relative_to(folder)
-    name = NAME.search(path.stem)
-    if name is None or name.group() not in exercise_ids() or IGNORED & set(inside.parts):
+    exercise = _exercise(path)
+    if exercise is None or IGNORED & set(inside.parts):
         return None
     learner = inside.parent.as_posix() if inside.parent != Path() else folder.resolve().name
-    return Submission(learner, name.group(), path)
+    return Submission(learner, exercise, path)
 
 
 def read(path: Path) -> nbformat.NotebookNode:
     """The notebook at `path`. Raises `ValueError` if it is none, or a damaged one."""
     try:
-        return nbformat.read(path, as_version=4)
-    except (OSError, ValueError, KeyError, AttributeError, nbformat.ValidationError) as error:
-        raise ValueError(f"{path} is no notebook: {error}") from error
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            _require_cell(cell)
+    except Exception as error:  # nbformat passes on whatever a damaged file leads it to
+        raise ValueError(f"{path} is no notebook: {type(error).__name__}: {error}") from error
+    return notebook
+
+
+def _require_cell(cell) -> None:
+    """nbformat only logs what is wrong with a cell."""
+    for name in ("cell_type", "source"):
+        if not isinstance(cell.get(name), str):
+            raise ValueError(f"{name} of a cell is {cell.get(name)!r}; it must be text")
+    cell.source.encode()  # half a surrogate pair cannot be sent to a kernel
 
 
 @dataclass(frozen=True)
@@ -76,14 +99,17 @@ def checks(source: str) -> list[Check]:
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
-        tree = ast.parse(TransformerManager().transform_cell(source))
-    except SyntaxError:
+        tree = ast.parse(TransformerManager().transform_cell(TIMING.sub(r"\1", source)))
+        calls = [_check(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         return []
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node))
-    return [Check(call.args[0].value.strip().lower(), ast.unparse(call.args[1])) for call in calls]
+    return [call for call in calls if call]
 
 
-def _is_check(call: ast.Call) -> bool:
+def _check(call: ast.Call) -> Check | None:
     name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", None)
-    literal = bool(call.args) and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
-    return name == "check" and literal and len(call.args) == 2
+    given = dict(zip(("part_id", "answer"), call.args, strict=False)) | {each.arg: each.value for each in call.keywords}
+    if name != "check" or set(given) != {"part_id", "answer"} or len(call.args) > 2:
+        return None
+    part_id = getattr(given["part_id"], "value", None)
+    return Check(part_id.strip().lower(), ast.unparse(given["answer"])) if isinstance(part_id, str) else None

@@ -22,7 +22,7 @@ NONE = "none"
 
 
 def total_s(prefill_s, output_tokens, tokens_per_round, round_s):
-    return prefill_s + math.ceil((output_tokens - 1) / tokens_per_round) * round_s
+    return float(prefill_s + math.ceil((output_tokens - 1) / tokens_per_round) * round_s)
 
 
 def plan_bytes(requests, shared_bytes, private_bytes, draft_bytes, host_index_bytes):
