@@ -1,5 +1,6 @@
 """What a move of a control leaves alone until the hand rests, and what it must not cut."""
 
+import pytest
 from visits import CHAPTER, PHONE, visiting
 
 GOODPUT = "chapters/8-6-2-goodput.html"
@@ -27,6 +28,17 @@ WORDS = """plot => {
         return own.left < whole.left - 1 || own.right > whole.right + 1 || own.bottom > whole.bottom + 1;
     });
     return {all: words.length, cut: cut.map(word => word.textContent)};
+}"""
+
+
+# How many headings the figures of a page have, and which of them the edge of the drawing cuts.
+HEADINGS = """() => {
+    const headings = [...document.querySelectorAll('.sl-plot .annotation-text')];
+    const cut = headings.filter(heading => {
+        const whole = heading.closest('.main-svg').getBoundingClientRect(), own = heading.getBoundingClientRect();
+        return own.left < whole.left - 1 || own.right > whole.right + 1 || own.top < whole.top - 1;
+    });
+    return [headings.length, cut.map(heading => heading.textContent)];
 }"""
 
 
@@ -59,6 +71,16 @@ def test_margins_stay_while_a_slider_moves_unless_a_label_would_be_cut(browser, 
         words = page.locator("#goodput .sl-plot").evaluate(WORDS)
         assert words["all"] > 8
         assert words["cut"] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["chapters/8-2-3-chunked-prefill.html", "chapters/8-5-2-cost-of-a-round.html", GOODPUT]
+)
+def test_headings_are_whole_on_the_smallest_phone(browser, site_url, path):
+    with visiting(browser, site_url, path, viewport={"width": 320, "height": 640}) as page:
+        headings, cut = page.evaluate(HEADINGS)
+        assert headings >= 3
+        assert cut == []
 
 
 def test_a_moved_figure_follows_the_window(browser, site_url):

@@ -83,7 +83,7 @@ def _add_freed(fig, freed, net):
         at += size / MIB
     parts = ((COLORS["shared"], f"net {net // MIB}"), (COLORS["cost"], f"buffers {(freed - net) // MIB}"))
     add_heading(fig, f"MiB freed   {color_key(parts)}", align="left")
-    fig.update_xaxes(title_text="MiB", range=[0, 5400], nticks=6, fixedrange=True, row=1, col=1)
+    fig.update_xaxes(range=[0, 5400], nticks=6, fixedrange=True, row=1, col=1)
     fig.update_yaxes(visible=False, fixedrange=True, row=1, col=1)
 
 

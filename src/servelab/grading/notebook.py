@@ -82,9 +82,7 @@ class Run:
         self._deadline = time.monotonic() + seconds
         self._seconds_a_cell = seconds_a_cell
         self._memory_bytes = memory_mib * MIB
-        self._earlier = (
-            ""  # the first error since the last verdict: often why an answer has no name
-        )
+        self._earlier = ""  # the first error since the last verdict: often why an answer has no name
         self._client = client_for(
             nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell()]),  # nbclient writes what ran into its cell 0
             path.parent,

@@ -5,7 +5,8 @@
 
   const LOST = "The link names a setting that this figure does not have; here is its start.";
   const REST_MS = 200; // a hand has come to rest; Safari allows 100 changes of the address in 10 seconds
-  const AXIS_TEXTS = '[class$="tick"] text, [class$="title"] text';
+  const TEXTS = '[class$="tick"] text, [class$="title"] text, .annotation-text';
+  const pen = document.createElement("canvas").getContext("2d");
 
   // The document (figure and sentence) at one index an axis; the same steps as state_at in states.py.
   function stateAt(content, indices) {
@@ -26,25 +27,50 @@
     return document;
   }
 
+  // On a small phone a heading can be wider than the drawing: behind a gap it goes on in a further line.
+  function wrapped(text, font, width) {
+    pen.font = font;
+    const fits = (line) => pen.measureText(line.replace(/<[^>]*>/g, "")).width <= width;
+    const lines = [];
+    for (const line of text.split("<br>")) {
+      const gap = line.includes("<") ? "   " : " "; // in a key between its entries, not in their markup
+      lines.push("");
+      for (const piece of fits(line) ? [line] : line.split(gap)) {
+        const longer = lines.at(-1) ? lines.at(-1) + gap + piece : piece;
+        if (!lines.at(-1) || fits(longer)) lines[lines.length - 1] = longer;
+        else lines.push(piece);
+      }
+    }
+    return lines.join("<br>");
+  }
+
   // Text and lines take the page's colours, so that one figure serves light and dark. No tick label is hidden: to look
-  // for those without room takes a tenth of a redraw, and margins make room. With `room` they are as given.
-  function themed(layout, room) {
+  // for those without room takes a tenth of a redraw, and margins make room. With `room` they are as given. `size` is
+  // {left, width} in px: where the plot begins, and how wide the whole drawing is.
+  function themed(layout, room, size) {
     const style = getComputedStyle(document.documentElement);
     const text = style.getPropertyValue("--pst-color-text-base").trim();
     const line = style.getPropertyValue("--pst-color-border").trim();
     const axis = { gridcolor: line, linecolor: line, tickcolor: line, ticklabeloverflow: "allow", automargin: !room };
     const font = { ...layout.font, color: text, family: getComputedStyle(document.body).fontFamily };
-    const result = { ...layout, font, margin: { ...layout.margin, ...room } };
+    const result = { ...layout, font, width: size.width, margin: { ...layout.template.layout.margin, ...layout.margin, ...room } };
+    result.annotations = layout.annotations?.map((annotation) => {
+      if (annotation.x !== 0 || annotation.xanchor !== "left" || annotation.yanchor !== "bottom") return annotation;
+      const points = annotation.font?.size ?? font.size ?? 14;
+      const heading = wrapped(annotation.text, `${points}px ${font.family}`, size.width - size.left - 4);
+      if (annotation.yref === "y domain") result.margin.t = Math.max(result.margin.t, 17 * heading.split("<br>").length + 4);
+      return { ...annotation, text: heading, align: "left" };
+    });
     for (const key of Object.keys(layout)) {
       if (/^[xy]axis\d*$/.test(key)) result[key] = { ...axis, ...layout[key] };
     }
     return result;
   }
 
-  // Whether all that axes write is inside the drawing.
+  // Whether all that axes and headings write is inside the drawing.
   function labelsFit(plot) {
     const whole = plot.getBoundingClientRect();
-    return [...plot.querySelectorAll(AXIS_TEXTS)].every((element) => {
+    return [...plot.querySelectorAll(TEXTS)].every((element) => {
       const { left, right, bottom } = element.getBoundingClientRect();
       return left >= whole.left - 1 && right <= whole.right + 1 && bottom <= whole.bottom + 1;
     });
@@ -194,12 +220,15 @@
         return;
       }
       this.plot.style.minHeight = `${figure.layout.height}px`;
-      const config = this.plot.data ? undefined : { displayModeBar: false }; // it stays as it was first set
+      const first = !this.plot.data;
+      const config = first ? { displayModeBar: false } : undefined; // it stays as it was first set
       // Margins that fit anew make Plotly draw twice. While controls move they stay as they are.
       const { l, r, b } = this.plot._fullLayout?._size ?? {};
       const room = moved && width === this.width ? { l, r, b } : undefined;
       this.width = width;
-      Plotly.react(this.plot, figure.data, { ...themed(figure.layout, room), width }, config).then(() => {
+      const layout = themed(figure.layout, room, { width, left: l ?? 64 });
+      Plotly.react(this.plot, figure.data, layout, config).then(() => {
+        if (first && !labelsFit(this.plot)) return this.draw(); // now that the margins are known
         this.root.dataset.drawn = this.indices.join(",") || "still"; // for tests and for print
       });
     }
