@@ -50,10 +50,13 @@ def test_every_experiment_is_found_and_has_distinct_points():
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("batch-sweep", {"batches": 5.5}, "batches is 5.5"),
+        ("batch-sweep", {"batches": 5}, "batches is 5; it must be a list"),
+        ("serving", {"rates": 5}, "rates is 5; it must be a list"),
+        ("drafts", {"sources": "model"}, "sources is 'model'; it must be a list"),
+        ("batch-sweep", {"batches": [1.5]}, "batches is 1.5"),
         ("batch-sweep", {"batches": ["x"]}, "batches is 'x'"),
         ("batch-sweep", {"output_tokens": 1}, "output_tokens is 1; it must be an integer of at least 2"),
-        ("agent-replay", {"pools": []}, r"pools is \[\]; it must have at least one value"),
+        ("agent-replay", {"pools": []}, r"pools is \[\]; it must be a list of at least one value"),
         ("kv-precision", {"questions": 0}, "questions is 0"),
         ("drafts", {"sources": ["foo"]}, "sources is 'foo'"),
         ("serving", {"rates": [0]}, "rates is 0"),

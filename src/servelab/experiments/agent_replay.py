@@ -7,6 +7,7 @@ foreign requests may use the same pool.
 import statistics
 
 from servelab import reuse
+from servelab.checks import require_int
 from servelab.engine import BlockPool, Engine, Request, Scheduler
 from servelab.engine.executor import CostExecutor
 from servelab.experiments import agent_chat
@@ -24,7 +25,8 @@ def points(pools=(2730, 455), trials=1, texts=RECORDED) -> list[dict]:
 
     texts   "recorded", or "smollm2" for a conversation in the tokens of that model, which must be installed
     """
-    require_counts(pools=pools, trials=trials)
+    require_counts(pools=pools)
+    require_int("trials", trials, minimum=1)
     if texts not in (RECORDED, SMOLLM2):
         raise ValueError(f"texts is {texts!r}; it must be {RECORDED!r} or {SMOLLM2!r}")
     named = {} if texts == RECORDED else {"texts": texts}

@@ -11,7 +11,8 @@ from servelab.model.serve import serve
 
 def points(batches=(1, 2, 4, 8, 16), contexts=(256, 1024), output_tokens=64, trials=3) -> list[dict]:
     """A point for each trial, context and batch. All in tokens but `batches` and `trials`."""
-    require_counts(batches=batches, contexts=contexts, trials=trials)
+    require_counts(batches=batches, contexts=contexts)
+    require_int("trials", trials, minimum=1)
     require_int("output_tokens", output_tokens, minimum=2)  # one has no gap
     return [
         {"trial": trial, "context": context, "batch": batch, "output_tokens": output_tokens}

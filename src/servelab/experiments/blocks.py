@@ -6,9 +6,10 @@ fewer (95 for 96).
 """
 
 from servelab import catalog
+from servelab.checks import require_int
 from servelab.engine import Engine, Request, simulate
 from servelab.engine.engine import make_scheduler
-from servelab.experiments.experiment import Experiment, Subject, require_counts
+from servelab.experiments.experiment import Experiment, Subject
 from servelab.figures import experiments as figures
 from servelab.model.executor import TorchExecutor
 from servelab.model.serve import serve
@@ -20,7 +21,7 @@ CANCEL_AFTER = 128  # output tokens
 
 def points(trials=1) -> list[dict]:
     """Branches, two pools of the same four requests, and a cancelled one, `trials` times."""
-    require_counts(trials=trials)
+    require_int("trials", trials, minimum=1)
     # vLLM never hands out block 0 of its pool.
     pools = {row["name"]: row["pool_blocks"] - 1 for row in catalog.record("pool-pressure").rows}
     return [

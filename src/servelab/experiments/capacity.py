@@ -3,6 +3,7 @@
 import statistics
 
 from servelab import catalog, memory
+from servelab.checks import require_int
 from servelab.engine import Request, simulate
 from servelab.experiments.experiment import Experiment, Subject, require_counts
 from servelab.figures import experiments as figures
@@ -14,7 +15,9 @@ OUTPUT_TOKENS = 16
 
 def points(contexts=(256, 512, 1024, 2048, 4096), pool_tokens=16384, trials=2) -> list[dict]:
     """A point for each trial and context; `pool_tokens` is the pool, in tokens."""
-    require_counts(contexts=contexts, pool_tokens=pool_tokens, trials=trials)
+    require_counts(contexts=contexts)
+    require_int("pool_tokens", pool_tokens, minimum=1)
+    require_int("trials", trials, minimum=1)
     return [
         {"trial": trial, "context": context, "pool_tokens": pool_tokens}
         for trial in range(trials)

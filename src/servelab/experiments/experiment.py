@@ -16,13 +16,18 @@ RETRIEVAL = "retrieval"
 SMOLLM2 = "smollm2"
 
 
+def require_list(name: str, values) -> None:
+    """Raise `ValueError` unless an option of an experiment's points is a list of at least one value."""
+    if not isinstance(values, list | tuple) or not values:
+        raise ValueError(f"{name} is {values!r}; it must be a list of at least one value")
+
+
 def require_counts(**options) -> None:
-    """Raise `ValueError` unless each option of an experiment's points is an integer from 1, or a list of such."""
-    for name, value in options.items():
-        if isinstance(value, list | tuple) and not value:
-            raise ValueError(f"{name} is {value!r}; it must have at least one value")
-        for each in value if isinstance(value, list | tuple) else [value]:
-            require_int(name, each, minimum=1)
+    """Raise `ValueError` unless each of `options` is a list of at least one integer, all from 1."""
+    for name, values in options.items():
+        require_list(name, values)
+        for value in values:
+            require_int(name, value, minimum=1)
 
 
 def require_device(device: str) -> None:
@@ -30,8 +35,7 @@ def require_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"device is {device!r}; it must be cpu, or cuda where PyTorch has it ({reason})") from error
+        raise ValueError(f"device is {device!r}; it must be cpu, or cuda where PyTorch has it") from error
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from servelab.checks import require_name
+from servelab.checks import require_int, require_name
 from servelab.engine import Request, Row
-from servelab.experiments.experiment import Experiment, Subject, require_counts
+from servelab.experiments.experiment import Experiment, Subject, require_counts, require_list
 from servelab.figures import experiments as figures
 from servelab.model.kv_formats import FORMATS, KVFormat
 from servelab.model.paged import PagedKV
@@ -24,7 +24,10 @@ def points(
     formats=("f32", "q8_0", "q4_0", "fp8", "int2"), concurrencies=(1, 4), trials=2, questions=4, records=(128, 512)
 ) -> list[dict]:
     """A point for each run, concurrency and format; `questions` for each length of document, in `records`."""
-    require_counts(concurrencies=concurrencies, trials=trials, questions=questions, records=records)
+    require_counts(concurrencies=concurrencies, records=records)
+    require_int("trials", trials, minimum=1)
+    require_int("questions", questions, minimum=1)
+    require_list("formats", formats)
     for name in formats:
         require_name("formats", name, FORMATS)
     return [

@@ -14,14 +14,8 @@ from servelab import catalog, measure
 from servelab.cost import StepCost
 from servelab.experiments.experiment import Experiment, Subject
 
-SAME_RUN = (
-    "experiment",
-    "servelab",
-    "model",
-    "device",
-    "threads",
-    "options",
-)  # what must agree for a report to be continued
+# What must agree for a report to be continued.
+SAME_RUN = ("experiment", "servelab", "model", "device", "threads", "options")
 
 
 def run(

@@ -5,6 +5,7 @@ Lengths and distances are those of the chapter's replay, which measured budgets 
 
 import statistics
 
+from servelab.checks import require_int
 from servelab.engine import simulate
 from servelab.experiments.experiment import Experiment, Subject, require_counts
 from servelab.experiments.recorded import replay_requests
@@ -14,7 +15,8 @@ from servelab.model.serve import serve
 
 def points(budgets=(128, 256, 512, 1024, 2048, 4096, 8192), trials=2) -> list[dict]:
     """A point for each trial and token budget."""
-    require_counts(budgets=budgets, trials=trials)
+    require_counts(budgets=budgets)
+    require_int("trials", trials, minimum=1)
     return [{"trial": trial, "budget": budget} for trial in range(trials) for budget in budgets]
 
 
