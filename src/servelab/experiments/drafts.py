@@ -2,9 +2,9 @@
 
 import statistics
 
-from servelab.checks import require_int, require_name
+from servelab.checks import require_int
 from servelab.engine import Request
-from servelab.experiments.experiment import Experiment, Subject, require_counts, require_list
+from servelab.experiments.experiment import Experiment, Subject, require_counts, require_names
 from servelab.figures import experiments as figures
 from servelab.model.draft import DraftModelProposer
 from servelab.model.load import load_retrieval_draft
@@ -20,9 +20,7 @@ def points(lengths=(1, 2, 4, 8, 15), sources=SOURCES, batches=(1, 4), trials=3) 
     """A point for each trial, batch, source and draft length, and one without drafts."""
     require_counts(lengths=lengths, batches=batches)
     require_int("trials", trials, minimum=1)
-    require_list("sources", sources)
-    for name in sources:
-        require_name("sources", name, SOURCES)
+    require_names("sources", sources, SOURCES)
     return [
         {"trial": trial, "batch": batch, "source": source, "draft_length": length}
         for trial in range(trials)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from servelab.checks import require_int
+from servelab.checks import require_int, require_name
 from servelab.model.load import load_checkpoint, load_retrieval
 from servelab.model.retrieval import Task, make_task
 from servelab.model.smollm2 import load_smollm2
@@ -20,6 +20,13 @@ def require_list(name: str, values) -> None:
     """Raise `ValueError` unless an option of an experiment's points is a list of at least one value."""
     if not isinstance(values, list | tuple) or not values:
         raise ValueError(f"{name} is {values!r}; it must be a list of at least one value")
+
+
+def require_names(name: str, values, known) -> None:
+    """Raise `ValueError` unless `values` is a list of at least one of the names `known`."""
+    require_list(name, values)
+    for value in values:
+        require_name(name, value, known)
 
 
 def require_counts(**options) -> None:

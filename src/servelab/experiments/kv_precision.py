@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from servelab.checks import require_int, require_name
+from servelab.checks import require_int
 from servelab.engine import Request, Row
-from servelab.experiments.experiment import Experiment, Subject, require_counts, require_list
+from servelab.experiments.experiment import Experiment, Subject, require_counts, require_names
 from servelab.figures import experiments as figures
 from servelab.model.kv_formats import FORMATS, KVFormat
 from servelab.model.paged import PagedKV
@@ -27,9 +27,7 @@ def points(
     require_counts(concurrencies=concurrencies, records=records)
     require_int("trials", trials, minimum=1)
     require_int("questions", questions, minimum=1)
-    require_list("formats", formats)
-    for name in formats:
-        require_name("formats", name, FORMATS)
+    require_names("formats", formats, FORMATS)
     return [
         {"trial": trial, "concurrency": concurrency, "format": name, "questions": questions, "records": list(records)}
         for trial in range(trials)

@@ -1,9 +1,9 @@
 """Experiment 8-9: questions arrive at rising rates; how many are answered, and how many rightly and in time?"""
 
 from servelab import service
-from servelab.checks import require_int, require_name, require_number
+from servelab.checks import require_int, require_number
 from servelab.engine import Request, simulate
-from servelab.experiments.experiment import Experiment, Subject, require_counts, require_list
+from servelab.experiments.experiment import Experiment, Subject, require_counts, require_list, require_names
 from servelab.figures import experiments as figures
 from servelab.model.serve import serve
 
@@ -23,13 +23,11 @@ def points(
     require_counts(records=records)
     require_int("requests", requests, minimum=1)
     require_int("trials", trials, minimum=1)
-    for name, values in (("rates", rates), ("policies", policies)):
-        require_list(name, values)
+    require_list("rates", rates)
     for rate in rates:
         require_number("rates", rate, above=True)
     require_number("deadline_s", deadline_s, above=True)
-    for policy in policies:
-        require_name("policies", policy, POLICIES)
+    require_names("policies", policies, POLICIES)
     return [
         {"trial": trial, "policy": policy, "rate": rate}
         | {"requests": requests, "deadline_s": deadline_s, "records": list(records)}

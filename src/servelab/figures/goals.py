@@ -41,7 +41,7 @@ def _curve(batch: int, measure: str) -> list[float]:
 
 
 def goals_explorer(batch, percentile, measure):
-    """Percentiles of ITL and TPOT of one batch, calculated, with what experiment 8-1 recorded as their medians."""
+    """Percentiles of ITL and TPOT of one batch, calculated, with the step and the mean of experiment 8-1."""
     row = catalog.record("batch-sweep").row(condition="2k_no_prefix", batch=batch)
     recorded = {"itl": row["decode_step_ms"], "tpot": row["client_itl_ms_median"]}
     fig = figure(height=360)

@@ -63,7 +63,8 @@ def grade_notebook(
         run = Run(notebook, submission.path, seconds, seconds_a_cell, memory_mib)
         found, ended = run.verdicts(wanted)
         found = {part_id: (NOT_REACHED, ended) for part_id in named} | found
-        otherwise = ("missing", 'no check of this part, such as check("8-1a", ...), could be read in the notebook.')
+        call = f'check("{submission.exercise}a", ...)'
+        otherwise = ("missing", f"no check of this part, such as {call}, could be read in the notebook.")
     return [
         Grade(submission.learner, submission.exercise, part.id, *found.get(part.id, otherwise))
         for part in parts(submission.exercise)

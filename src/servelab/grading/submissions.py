@@ -35,7 +35,7 @@ def submissions(folders: Iterable[Path]) -> list[Submission]:
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise ValueError(f"folder is {str(folder)!r}; there is no such folder")
-        here = [each for path in sorted(folder.rglob("*.ipynb")) if (each := _submission(folder, path))]
+        here = [each for path in _notebooks(folder) if (each := _submission(folder, path))]
         if not here:
             raise ValueError(
                 f"folder is {str(folder)!r}; no notebook in it is named after an exercise, as 8-3.ipynb is"
@@ -49,8 +49,11 @@ def submissions(folders: Iterable[Path]) -> list[Submission]:
 
 def left_out(folders: Iterable[Path]) -> list[Path]:
     """The notebooks in `folders` that are named after no exercise."""
-    notebooks = [path for folder in folders for path in sorted(Path(folder).rglob("*.ipynb"))]
-    return [path for path in notebooks if _exercise(path) is None and not IGNORED & set(path.parts)]
+    return [path for folder in map(Path, folders) for path in _notebooks(folder) if _exercise(path) is None]
+
+
+def _notebooks(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*.ipynb")) if not IGNORED & set(path.relative_to(folder).parts)]
 
 
 def _exercise(path: Path) -> str | None:
@@ -59,10 +62,10 @@ def _exercise(path: Path) -> str | None:
 
 
 def _submission(folder: Path, path: Path) -> Submission | None:
-    inside = path.relative_to(folder)
     exercise = _exercise(path)
-    if exercise is None or IGNORED & set(inside.parts):
+    if exercise is None:
         return None
+    inside = path.relative_to(folder)
     learner = inside.parent.as_posix() if inside.parent != Path() else folder.resolve().name
     return Submission(learner, exercise, path)
 

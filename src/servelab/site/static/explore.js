@@ -45,20 +45,22 @@
   }
 
   // Text and lines take the page's colours, so that one figure serves light and dark. No tick label is hidden: to look
-  // for those without room takes a tenth of a redraw, and margins make room. With `room` they are as given. `size` is
-  // {left, width} in px: where the plot begins, and how wide the whole drawing is.
-  function themed(layout, room, size) {
+  // for those without room takes a tenth of a redraw, and margins make room. With `room` they are as given. `width` is
+  // that of the drawing, in px, of which `left` are the margin; until that is known, what the figure asks for.
+  function themed(layout, room, width, left) {
     const style = getComputedStyle(document.documentElement);
     const text = style.getPropertyValue("--pst-color-text-base").trim();
     const line = style.getPropertyValue("--pst-color-border").trim();
     const axis = { gridcolor: line, linecolor: line, tickcolor: line, ticklabeloverflow: "allow", automargin: !room };
     const font = { ...layout.font, color: text, family: getComputedStyle(document.body).fontFamily };
-    const result = { ...layout, font, width: size.width, margin: { ...layout.template.layout.margin, ...layout.margin, ...room } };
+    const { margin: usual, font: plain } = layout.template.layout;
+    const margin = { ...usual, ...layout.margin, ...room };
+    const result = { ...layout, font, width, margin };
     result.annotations = layout.annotations?.map((annotation) => {
       if (annotation.x !== 0 || annotation.xanchor !== "left" || annotation.yanchor !== "bottom") return annotation;
-      const points = annotation.font?.size ?? font.size ?? 14;
-      const heading = wrapped(annotation.text, `${points}px ${font.family}`, size.width - size.left - 4);
-      if (annotation.yref === "y domain") result.margin.t = Math.max(result.margin.t, 17 * heading.split("<br>").length + 4);
+      const size = annotation.font?.size ?? plain.size;
+      const heading = wrapped(annotation.text, `${size}px ${font.family}`, width - (left ?? margin.l) - 4);
+      if (annotation.yref === "y domain") margin.t = Math.max(margin.t, 17 * heading.split("<br>").length + 4);
       return { ...annotation, text: heading, align: "left" };
     });
     for (const key of Object.keys(layout)) {
@@ -226,7 +228,7 @@
       const { l, r, b } = this.plot._fullLayout?._size ?? {};
       const room = moved && width === this.width ? { l, r, b } : undefined;
       this.width = width;
-      const layout = themed(figure.layout, room, { width, left: l ?? 64 });
+      const layout = themed(figure.layout, room, width, l);
       Plotly.react(this.plot, figure.data, layout, config).then(() => {
         if (first && !labelsFit(this.plot)) return this.draw(); // now that the margins are known
         this.root.dataset.drawn = this.indices.join(",") || "still"; // for tests and for print
